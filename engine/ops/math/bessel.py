@@ -1,4 +1,4 @@
-"""Bessel functions of orders 0 and 1; those of higher orders stand in their derivatives."""
+"""Bessel functions of orders 0 and 1, and the functions of higher orders in their derivatives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .zero_products import multiply_unless_zero
 
 _X = f64([0, 0.5, -2, 6.25])
 _POSITIVE = f64([0.25, 0.5, 2, 6.25])
-_FAR = 1e9  # where SciPy gives scaled functions of higher orders up, and two terms of their expansion are enough
+_FAR = 1e9  # beyond, SciPy fails for scaled functions of higher orders; two terms of their expansion suffice
 _ANGLES = (np.arange(4000) + 0.5) * (math.pi / 4000)
 
 
@@ -43,7 +43,7 @@ def _j(order: int) -> Callable[[Any], Any]:
 
 
 def _k(order: int, scaled: bool = False) -> Callable[[Any], Any]:
-    """Return the function by its integral, that of ``exp(-x * cosh(t)) * cosh(order * t)`` over t from 0."""
+    """Return the function by its integral of ``exp(-x * cosh(t)) * cosh(order * t)`` over t from 0."""
     t = (np.arange(8000) + 0.5) * 1e-3
 
     def reference(x: Any) -> Any:
@@ -54,9 +54,9 @@ def _k(order: int, scaled: bool = False) -> Callable[[Any], Any]:
 
 
 def _scaled_i(order: int) -> Callable[..., Any]:
-    """Return the kernel of a function times ``exp(-abs(x))``, for large arguments by its expansion (DLMF, 10.40.1).
+    """Return the kernel of a function I times ``exp(-abs(x))``.
 
-    There CuPy multiplies 0 by infinity.
+    For large arguments CuPy multiplies 0 by infinity; other libraries than NumPy use an expansion there (DLMF, 10.40.1).
     """
     by_library = arrays.by_special(f"i{order}e")
 
@@ -234,7 +234,7 @@ def _j_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 define(
-    "BesselI",  # of orders from 2 up, which CuPy does not have
+    "BesselI",  # of orders from 2 up, on the host because CuPy lacks them
     "x: host T -> y: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED, "scaled": False},

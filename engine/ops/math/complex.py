@@ -39,7 +39,7 @@ def conj(x: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     x : Tensor of any numeric dtype
-        A real tensor is returned as it is.
+        Real tensors are returned unchanged.
 
     Returns
     -------
@@ -62,6 +62,7 @@ unary(
     "Real part, elementwise.",
     where=COMPLEX,
     output="T.real",
+    # A view would keep the complex array in memory, and its elements are not contiguous.
     kernel=lambda xp, x: x.real.copy(),
     gradient=lambda x, y, g: complex(g, zeros_like(g)),
     samples=[Sample([_Z], f64([1, -0.5, 3]))],
@@ -98,7 +99,7 @@ def real(input: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     input : Tensor of any numeric dtype
-        A real tensor is returned as it is.
+        Real tensors are returned unchanged.
 
     Returns
     -------
@@ -144,6 +145,7 @@ def _complex_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _complex_kernel(xp: Any, real: Any, imag: Any, dtype: Any) -> Any:
+    # ``real + 1j * imag`` would make NaN beside an infinite part.
     result = xp.empty(xp.broadcast_shapes(real.shape, imag.shape), dtypes.as_dtype(dtype).numpy)
     result.real[...] = real
     result.imag[...] = imag
@@ -164,7 +166,7 @@ define(
 
 @public
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
-    """Make complex numbers of their parts.
+    """Build complex numbers from real and imaginary parts.
 
     Parameters
     ----------

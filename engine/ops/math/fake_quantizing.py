@@ -1,4 +1,4 @@
-"""Fake quantization for training: floats rounded to the numbers that integers of few bits represent."""
+"""Fake quantization for training: floats rounded to numbers represented by integers of few bits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _round_half_up(xp: Any, x: Any) -> Any:
 
 
 def _nudged(xp: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> tuple[Any, Any, Any]:
-    """Return the step between representable numbers and the ends of the range, moved so that 0 is representable."""
+    """Return the step between representable numbers, and the ends of the range moved to make 0 representable."""
     least, most = _limits(num_bits, narrow_range)
     scale = (high - low) / (most - least)
     # An empty range would divide by 0; a step of 1 keeps its zero point finite.
@@ -54,7 +54,7 @@ def _fake_quant(xp: Any, x: Any, low: Any, high: Any, num_bits: int, narrow_rang
 
 
 def _ends(low: Tensor, high: Tensor, num_bits: int, narrow_range: bool) -> tuple[Tensor, Tensor]:
-    """Return the ends of the moved range as tensors; infinite where both ends are 0, so that nothing is cut off."""
+    """Return the ends of the moved range as tensors; infinite where both are 0, which cuts nothing off."""
     least, most = _limits(num_bits, narrow_range)
     scale = (high - low) / (most - least)
     step = apply("Where", apply("Equal", scale, 0), 1, scale)
@@ -126,14 +126,14 @@ def fake_quant_with_min_max_args(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Round to the numbers that integers of few bits represent, with a fixed range.
+    """Round to numbers represented by integers of few bits, with a fixed range.
 
     Parameters
     ----------
     inputs : Tensor of a floating dtype
-        Gradients pass through numbers inside the range as through the identity (Jacob et al. 2018, arXiv:1712.05877).
+        Gradients pass inside the range as through the identity (Jacob et al. 2018, arXiv:1712.05877).
     min, max : float
-        The range, moved a little so that 0 is representable.
+        The range, moved a little to make 0 representable.
     num_bits : int
         From 2 to 16.
     narrow_range : bool
@@ -170,14 +170,14 @@ def _check_rank(end: Tensor, rank: int, hint: str) -> Tensor:
 def fake_quant_with_min_max_vars(
     inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: str | None = None
 ) -> Tensor:
-    """Round to the numbers that integers of few bits represent, with a learnable range.
+    """Round to numbers represented by integers of few bits, with a learnable range.
 
     Parameters
     ----------
     inputs : Tensor of a floating dtype
-        Gradients pass through numbers inside the range as through the identity.
+        Gradients pass inside the range as through the identity.
     min, max : scalar of the same dtype
-        The range; each end receives the gradients of all numbers beyond it.
+        The range; each end receives the gradients of all numbers beyond.
     num_bits : int
         From 2 to 16.
     narrow_range : bool
@@ -212,7 +212,7 @@ def fake_quant_with_min_max_vars(
 def fake_quant_with_min_max_vars_per_channel(
     inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: str | None = None
 ) -> Tensor:
-    """Round to the numbers that integers of few bits represent, with a range for each channel.
+    """Round to numbers represented by integers of few bits, with a range for each channel.
 
     Parameters
     ----------

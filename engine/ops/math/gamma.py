@@ -56,9 +56,11 @@ digamma: Unary = unary(
 
 @typed
 def _polygamma(xp: Any, a: Any, x: Any) -> Any:
+    """Compute ``(-1) ** (a + 1) * gamma(a + 1) * zeta(a + 1, x)``, and ``digamma(x)`` for order 0."""
     a, x = (t.astype(xp.float32) if t.dtype.itemsize == 2 else t for t in (a, x))
     half = a / 2
     sign = xp.where(xp.floor(half) == half, -xp.ones((), a.dtype), xp.ones((), a.dtype))
+    # Order 2 stands in for orders without a result here, so that both functions are finite.
     order = xp.where(a > 0, a + 1, xp.full((), 2, a.dtype))
     rest = sign * arrays.special(xp, "gamma")(order) * arrays.special(xp, "zeta")(order, x)
     found = xp.where(a == 0, arrays.special(xp, "digamma")(x), rest)
@@ -78,7 +80,7 @@ define(
     shape=broadcast_all,
     kernel=_polygamma,
     gradient=_polygamma_gradient,
-    samples=[  # along `a`, which is a whole number, it can not be moved
+    samples=[  # numerical differentiation cannot move `a`, a whole number
         Sample(
             [f64([1, 1, 2]), f64([1, 0.5, 1])], f64([math.pi**2 / 6, math.pi**2 / 2, -2.4041138063191886]), {}, False
         ),
@@ -96,7 +98,7 @@ def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     a, x : Tensor of a floating dtype
-        Same dtype; shapes broadcast. The order `a` is a whole number and has no gradient; `x` has one.
+        Same dtype; shapes broadcast. The order `a` is a whole number; only `x` has a gradient.
 
     Returns
     -------
@@ -133,7 +135,7 @@ binary(
 
 
 def _summed_zeta(x: Any, q: Any) -> Any:
-    """Sum the first terms, and the tail as the mean of two integrals between which it lies, nearly."""
+    """Sum the first terms, and the tail by the leading terms of the Euler-Maclaurin formula."""
     terms = np.arange(2.0e5)[:, None, None]
     end = q + 2.0e5
     return ((q + terms) ** -x).sum(0) + end ** (1 - x) / (x - 1) + end**-x / 2
@@ -171,7 +173,7 @@ def _zeta_slope_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 define(
-    "ZetaSlope",  # the derivative by x, of an order
+    "ZetaSlope",  # derivative of Zeta by x, of an order
     "x: host T, q: host T -> slope: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},

@@ -109,8 +109,8 @@ def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     coeffs : list of Tensor
-        The coefficient of the highest power first, as NumPy has them; each a scalar, or of a shape that broadcasts with
-        that of `x`.
+        From the coefficient of the highest power down, as in NumPy; scalars, or of shapes that broadcast with the shape
+        of `x`.
     x : Tensor of a numeric dtype
     name : str, optional
         Name of the operation.

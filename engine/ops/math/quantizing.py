@@ -1,4 +1,4 @@
-"""Numbers of few bits: to integers and back, what training sees of that, and products of such matrices."""
+"""Quantization of floats to integers of few bits and back, and products of quantized matrices."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ QUANTIZED = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int3
 
 
 class Quantized(NamedTuple):
-    """Integers that stand for real numbers.
+    """Integers that represent real numbers.
 
     Attributes
     ----------
     output : Tensor of an integer dtype
     output_min, output_max : Tensor of dtype float32
-        What the smallest and the largest integer stand for.
+        Numbers represented by the smallest and the largest integer.
 
     Examples
     --------
@@ -44,6 +44,7 @@ class Quantized(NamedTuple):
 
 
 def _quantized_dtype(dtype: Any) -> DType:
+    """Return a dtype of quantized integers; raise DtypeError for others."""
     wanted = dtypes.as_dtype(dtype)
     if wanted not in QUANTIZED:
         raise DtypeError(
@@ -67,7 +68,7 @@ def _round_away(x: Tensor) -> Tensor:
 
 
 def _ranges(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wide: DType) -> tuple[Tensor, Tensor]:
-    """Return the ranges, of slices along an axis as they broadcast with these."""
+    """Return the ends of the range in dtype `wide`, shaped to broadcast with slices along `axis`."""
     low, high = (apply("Cast", convert_to_tensor(r, None), dtype=wide) for r in (min_range, max_range))
     if axis is None:
         return low, high
@@ -81,7 +82,7 @@ def _axis(axis: Any) -> int | None:
 
 
 def _scaled_range(low: Tensor, high: Tensor, least: int, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return by what numbers are multiplied so that 0 stays 0, and the range that results."""
+    """Return the scale of SCALED, which maps 0 to 0, and the resulting ends of the range."""
     largest = float(np.finfo(low.dtype.numpy).max)
     from_low = apply("Where", low * least > 0, least / apply("Where", low * least > 0, low, 1), largest)
     from_high = apply("Where", high * most > 0, most / apply("Where", high * most > 0, high, 1), largest)
@@ -90,7 +91,7 @@ def _scaled_range(low: Tensor, high: Tensor, least: int, most: int) -> tuple[Ten
 
 
 def _first_range(low: Tensor, high: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Return the steps in one unit of a range, and the place of its smallest number among them."""
+    """Return the steps per unit of a MIN_FIRST range, and its smallest number in whole steps."""
     steps = float(1 << bits)
     scale = steps / ((high - low) * (steps / (steps - 1)))
     return scale, _round_away(low * scale)
@@ -109,26 +110,26 @@ def quantize(
     axis: int | None = None,
     ensure_minimum_range: float = 0.01,
 ) -> Quantized:
-    """Make integers of numbers in a range.
+    """Quantize floats in a range to integers.
 
     Parameters
     ----------
     input : float32 Tensor
     min_range, max_range : float32 scalars, or vectors with one for each slice along `axis`
-        The range; it is widened so that 0 is in it and it is not too narrow. What is outside is cut off.
+        The range, widened to include 0 and to have the least width. Numbers outside are clipped.
     T : dtype-like
         int8, uint8, int16, uint16 or int32.
     mode : {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'}
-        By the first two the smallest integer stands for the least number; MIN_FIRST moves the range to where 0 is an
-        integer. By SCALED 0 stands for 0, so that a range of a signed dtype is symmetric.
+        The first two map the least number to the smallest integer; MIN_FIRST moves the range so that an integer
+        represents 0. SCALED maps 0 to 0, so that ranges of signed dtypes are symmetric.
     round_mode : {'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'}
-        The second is only for SCALED.
+        'HALF_TO_EVEN' is only for SCALED.
     narrow_range : bool
         Leave the smallest integer out; for SCALED.
     axis : int, optional
-        Quantize slices along it, each with a range of its own. It counts from the front; -1 is None, as in TensorFlow.
+        Axis of slices with separate ranges, counted from the front; -1 is None, as in TensorFlow.
     ensure_minimum_range : float
-        How wide the range is at least, relative to its larger end, or to 1.
+        Least width of the range, relative to the largest of 1 and the magnitudes of its ends.
 
     Returns
     -------
@@ -138,9 +139,9 @@ def quantize(
     Raises
     ------
     DtypeError
-        If `T` is another dtype.
+        If `T` is none of these dtypes.
     GraphError
-        If there is no such mode, or it rounds otherwise.
+        If there is no such mode or rounding, or only SCALED supports the rounding.
 
     Examples
     --------
@@ -151,6 +152,7 @@ def quantize(
     target = _quantized_dtype(T)
     one_of(mode, MODES, "mode")
     one_of(round_mode, ROUNDINGS if mode == "SCALED" else ROUNDINGS[:1], f"round_mode of {mode}")
+    # float32 does not represent all int32.
     wide = dtypes.float64 if target is dtypes.int32 else dtypes.float32
     x = convert_to_tensor(input, dtypes.float32)
     low, high = _ranges(min_range, max_range, x, _axis(axis), wide)
@@ -174,6 +176,7 @@ def quantize(
 
 
 def _as_integers(places: Tensor, target: DType, ends: tuple[Tensor, Tensor], name: str | None) -> Quantized:
+    """Clip whole numbers to an integer dtype; return the integers with the ends of the range."""
     bounds = (constant(np.asarray(v).astype(places.dtype.numpy)) for v in (target.max, target.min))
     cut = apply("Maximum", apply("Minimum", places, next(bounds)), next(bounds))
     low, high = (apply("Reshape", apply("Cast", end, dtype=dtypes.float32), _flat(end)) for end in ends)
@@ -181,7 +184,7 @@ def _as_integers(places: Tensor, target: DType, ends: tuple[Tensor, Tensor], nam
 
 
 def _flat(end: Tensor) -> Tensor:
-    """Return the shape of a range that was spread over slices: a vector, or a scalar as it is."""
+    """Return the shape of an end of a range in results: a vector of all slices, or a scalar."""
     return index_tensor([] if end.rank == 0 else [-1])
 
 
@@ -196,19 +199,19 @@ def dequantize(
     narrow_range: bool = False,
     dtype: Any = "float32",
 ) -> Tensor:
-    """Make numbers in a range of the integers that `quantize` made of them.
+    """Convert integers from `quantize` back to floats in a range.
 
     Parameters
     ----------
     input : Tensor of dtype int8, uint8, int16, uint16 or int32
     min_range, max_range : float32 scalars, or vectors with one for each slice along `axis`
-        What the smallest and largest integer stand for. Gradients reach both.
+        Numbers represented by the smallest and the largest integer. Gradients reach both.
     mode : {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'}
         As for `quantize`.
     axis : int, optional
-        Slices along it have ranges of their own. It counts from the front; -1 is None.
+        Axis of slices with separate ranges, counted from the front; -1 is None.
     narrow_range : bool
-        Whether the smallest integer was left out; for SCALED.
+        True if the smallest integer was left out; for SCALED.
     dtype : dtype-like
         float32 or bfloat16.
 
@@ -254,13 +257,13 @@ def dequantize(
 
 
 def _one_level(low: Any, high: Any, dtype: DType) -> Tensor:
-    """Return by what one step of an integer differs, in float32."""
+    """Return the difference between the numbers of adjacent integers, in float32."""
     width = convert_to_tensor(high, dtypes.float32) - convert_to_tensor(low, dtypes.float32)
     return width / float(int(dtype.max) - int(dtype.min))
 
 
 def _offset(low: Any, high: Any, dtype: DType) -> Tensor:
-    """Return which integer stands for 0, by MIN_FIRST, which the product of matrices goes by."""
+    """Return the integer that represents 0 by MIN_FIRST, the mode of matrix products."""
     low, high = (convert_to_tensor(v, dtypes.float32) for v in (low, high))
     _, start = _first_range(low, high, _bits(dtype))
     return int(dtype.min) - apply("Cast", start, dtype=dtypes.float64)  # type: ignore[no-any-return]
@@ -278,24 +281,24 @@ def quantized_matmul(
     transpose_b: bool = False,
     name: str | None = None,
 ) -> Quantized:
-    """Multiply matrices of quantized numbers, by sums that are exact.
+    """Multiply matrices of quantized numbers with exact sums.
 
-    It takes about three times as long as a product of the same size in float32: it saves memory, not time.
+    A product takes about three times as long as in float32: quantization saves memory here, not time.
 
     Parameters
     ----------
     a, b : Tensor of dtype int8 or uint8, of rank 2 or more
-        They need not have the same dtype.
+        The dtypes may differ.
     min_a, max_a, min_b, max_b : float32 scalar
-        What their smallest and largest integers stand for.
+        Numbers represented by the smallest and the largest integers of `a` and `b`.
     transpose_a, transpose_b : bool
         As for `matmul`.
 
     Returns
     -------
     Quantized
-        ``output, output_min, output_max``: int32, and the range that all int32 stand for. Sums that int32 does not hold
-        end at its limits.
+        ``output, output_min, output_max``: int32, and the range represented by all int32. Larger sums are clipped to
+        int32.
 
     Raises
     ------
@@ -313,6 +316,7 @@ def quantized_matmul(
     for operand in (x, y):
         if operand.dtype not in (dtypes.int8, dtypes.uint8):
             raise DtypeError("bytes are multiplied", wanted="int8 or uint8", got=operand.dtype, hint="see `matmul`")
+    # float64 has fast products in BLAS, and represents all sums of products of bytes exactly.
     left = apply("Cast", x, dtype=dtypes.float64) - _offset(min_a, max_a, x.dtype)
     right = apply("Cast", y, dtype=dtypes.float64) - _offset(min_b, max_b, y.dtype)
     sums = matmul(left, right, transpose_a, transpose_b)

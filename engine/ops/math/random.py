@@ -1,9 +1,9 @@
-"""Random numbers that depend on which instance draws them, never on when.
+"""Random numbers determined by the drawing instance, never by the time of the draw.
 
 Every draw is a function of (graph seed, operation seed) as the key of a Philox generator and of (step number,
 frame, iteration) as its counter. So the ready order, the partition and a recomputation in a gradient change nothing:
-an operation that draws again what another instance drew is given that instance's frame and iteration. The host draws,
-for a GPU too: there the numbers are copied in.
+an operation that repeats the draws of another instance receives the frame and iteration of this instance. The host
+draws for GPUs too; the numbers are copied there.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _WORD_BITS = 64
 _WORD = (1 << _WORD_BITS) - 1
 # Bits of a uniform draw: as many as the significand holds, so that rounding does not reach 1.
 _SIGNIFICANDS = {dtypes.float64: 53, dtypes.float32: 24, dtypes.float16: 11, dtypes.bfloat16: 8}
-_OWN_SEEDS = 1 << 32
+_OWN_SEEDS = 1 << 32  # first seed of operations without a `seed`, beyond all seeds of 32 bits
 DRAWS = frozenset(
     {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Categorical", "RandomShuffle"}
     | {"RandomGamma", "RandomPoisson", "RandomCandidates"}
 )
 _BY_KEY = {"Normal", "TruncatedNormal", "UniformInt", "Gamma", "Poisson", "Categorical", "Shuffle"}
-# All but the uniform ones, which are made of Philox's own words.
+# All except uniform floats, which `_fractions` computes from Philox words without NumPy's Generator.
 _DRAWS_BY_NUMPY = DRAWS - {"RandomUniform"} | {f"Stateless{name}" for name in _BY_KEY}
 DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
 _DRAW = NotDifferentiable("a standard draw has no continuous inputs; range, mean and scale are applied outside it")
 
 
 def generator(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> np.random.Generator:
-    """Return the generator of one instance of a random operation: of this one, or of a frame and an iteration."""
+    """Return NumPy's generator of the running instance of a random operation, or of a frame and an iteration."""
     return np.random.Generator(philox(context, seed, instance))
 
 
 def philox(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> np.random.Philox:
-    """Return the words of one instance of a random operation: of this one, or of a frame and an iteration."""
+    """Return the Philox words of the running instance of a random operation, or of a frame and an iteration."""
     step = context.step
     frame, iteration = map(int, instance or (context.frame_id, context.iteration))
     key = np.array([step.seed & _WORD, seed & _WORD], np.uint64)
@@ -80,16 +80,16 @@ define(
 
 @public
 def set_random_seed(seed: int | None) -> None:
-    """Set the seed of the current graph, by which all its random operations draw: those with a `seed` of their own too.
+    """Set the seed of the current graph, on which all its random operations depend, also with their own `seed`.
 
     The default, 0, is the same in every graph, so each run of a program draws the same numbers. An operation without a
-    `seed` takes the next one of its graph when it is built: one more in front of it changes the numbers it draws, but
-    neither the order in which operations run nor the devices they run on ever do.
+    `seed` takes the next seed of its graph while being built: building another random operation before changes its
+    draws, but the order in which operations run and their devices never do.
 
     Parameters
     ----------
     seed : int or None
-        None for one of the operating system's, so that each run draws other numbers.
+        None for a seed of the operating system, so that each run draws other numbers.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def set_random_seed(seed: int | None) -> None:
     Raises
     ------
     GraphError
-        If it is something else, or no graph is open.
+        If `seed` is something else, or no graph is open.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def set_random_seed(seed: int | None) -> None:
 
 
 def seed_or_next(seed: int | None) -> int:
-    """Return a seed: that which is given as `seed`, or the graph's next one."""
+    """Return `seed`, or the next seed of the current graph for None."""
     if seed is not None:
         return checked_seed(seed)
     made = scopes.get_default_graph().collections.setdefault("random_seeds", [])
@@ -125,7 +125,7 @@ def _shape(op: Operation) -> Shape:
 
 
 def copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
-    """Return numbers that the host drew as an array of the library."""
+    """Return numbers drawn by the host as an array of the library `xp`."""
     return xp.asarray(np.asarray(drawn).astype(dtype.numpy, copy=False))  # type: ignore[no-any-return]
 
 
@@ -200,7 +200,7 @@ def _integers(xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, 
 
 
 def draw_integers(bits: np.random.Philox, size: tuple[int, ...], low: Any, high: Any) -> Array:
-    """Return whole numbers from `low` to before `high`, of its dtype; ValueError if there are none."""
+    """Return integers in [`low`, `high`), of the dtype of `low`; raise ValueError if the range is empty."""
     if not np.all(low < high):
         raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
     kind = dtypes.as_dtype(np.result_type(low))
@@ -236,16 +236,16 @@ def random_uniform(
     shape : int32 or int64 vector
         Shape of the result.
     minval, maxval : scalar of `dtype`, or Tensor that broadcasts to `shape`
-        The range; gradients reach it. The default of `maxval` is 1, and an integer `dtype` needs one.
+        The range; gradients reach both ends. The default of `maxval` is 1; an integer `dtype` needs a `maxval`.
     dtype : dtype-like
         A floating or integer dtype.
     seed : int, optional
-        Two operations of one graph with the same seed draw the same numbers; the default differs for each.
+        Operations of a graph with equal seeds draw equal numbers; the default differs for each operation.
 
     Returns
     -------
     Tensor
-        Of `dtype` and `shape`; another one in each step, iteration and frame.
+        Of `dtype` and `shape`; different in each step, iteration and frame.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def random_uniform(
 
 
 def bound_of(maxval: Any, dtype: DType) -> Tensor:
-    """Return the upper end of a range of whole numbers; GraphError without one."""
+    """Return the upper end of a range of integers; raise GraphError without `maxval`."""
     if maxval is None:
         raise GraphError(
             "random_uniform of an integer dtype needs a maxval",
@@ -283,7 +283,7 @@ def bound_of(maxval: Any, dtype: DType) -> Tensor:
 
 
 def scaled(draw: Tensor, high: Any, low: Any) -> Tensor:
-    """Return draws from [0, 1) as such from [low, high)."""
+    """Return draws from [0, 1) scaled to [`low`, `high`)."""
     if _is(low, 0) and _is(high, 1):
         return draw
     low, high = convert_to_tensor(low, draw.dtype), convert_to_tensor(high, draw.dtype)
@@ -319,7 +319,7 @@ def random_normal(
     Returns
     -------
     Tensor
-        Of `dtype` and `shape`; another one in each step, iteration and frame.
+        Of `dtype` and `shape`; different in each step, iteration and frame.
 
     Examples
     --------
@@ -342,7 +342,7 @@ def truncated_normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Draw from a normal distribution, again for what is further than two standard deviations from the mean.
+    """Draw from a normal distribution, redrawing numbers beyond two standard deviations from the mean.
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ def truncated_normal(
     Returns
     -------
     Tensor
-        Of `dtype` and `shape`; another one in each step, iteration and frame.
+        Of `dtype` and `shape`; different in each step, iteration and frame.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Reductions over axes. Kernels take those known when the graph is built; see `support/late_axes.py` for others."""
+"""Reductions over axes. Kernels take static axes; see `support/late_axes.py` for axes computed by a step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def reduced_shape(shape: Shape, axis: tuple[int, ...] | None, keepdims: bool) ->
 
 
 def reduced_axes(axis: tuple[int, ...] | None, rank: int) -> list[int]:
-    """Return the axes of a reduction as numbers from 0 up; ShapeError when one is missing or given twice."""
+    """Return the axes of a reduction counted from 0; raise ShapeError for a missing or repeated axis."""
     if axis is None:
         return list(range(rank))
     _check_integers(axis)
@@ -59,13 +59,13 @@ def reduced_axes(axis: tuple[int, ...] | None, rank: int) -> list[int]:
 
 
 def _check_integers(axis: tuple[int, ...] | None) -> None:
-    """Raise a TypeError for axes that are none: a text may say anything."""
+    """Raise TypeError for axes other than integers, which graphs read from text may contain."""
     for each in () if axis is None else axis:
         operator.index(each)
 
 
 def spread(y: Tensor, op: Operation) -> Tensor:
-    """Broadcast what has the shape of a reduction's result over the axes that were reduced.
+    """Broadcast the result of a reduction, or its cotangent, over the reduced axes.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def _reduction_shape(op: Operation) -> Shape:
 
 def _unreduced_shape(op: Operation) -> Shape:
     shape = static_shape(op.inputs[1])
-    reduced_shape(shape, op.attrs["axis"], op.attrs["keepdims"])  # refuses axes that there are not
+    reduced_shape(shape, op.attrs["axis"], op.attrs["keepdims"])  # refuses missing axes
     return shape
 
 
@@ -120,7 +120,7 @@ define(
 
 
 class Reduction(Protocol):
-    """A public function that reduces a tensor over axes."""
+    """Public function of a reduction over axes."""
 
     def __call__(
         self, input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
@@ -215,12 +215,13 @@ reduce_sum: Reduction = _reduction(
 
 
 def _count(op: Operation) -> Tensor:
-    """Return how many elements each mean is over, in the dtype of the mean."""
+    """Return the number of elements in each mean, in the dtype of the mean."""
     x, y = op.inputs[0], op.outputs[0]
     if x.rank is not None:
         gone = [x.shape[i] for i in reduced_axes(op.attrs["axis"], x.rank)]
         if None not in gone:
             return scalar_like(math.prod(gone), x)
+    # Without results the quotient is unused; the maximum only keeps it from dividing by 0.
     size: Tensor = apply("Size", x) // apply("Maximum", apply("Size", y), 1)
     return apply("Cast", size, dtype=x.dtype)  # type: ignore[no-any-return]
 
@@ -228,7 +229,7 @@ def _count(op: Operation) -> Tensor:
 def _mean(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     if x.size:
         return xp.mean(x, axis, _wide(xp, x), keepdims=keepdims)
-    return xp.sum(x, axis, _wide(xp, x), keepdims=keepdims) * math.nan  # NumPy's mean of nothing is NaN and a warning
+    return xp.sum(x, axis, _wide(xp, x), keepdims=keepdims) * math.nan  # NumPy's empty mean is NaN with a warning
 
 
 reduce_mean: Reduction = _reduction(
@@ -317,6 +318,7 @@ def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     """Compute ``log(sum(exp(x)))`` without overflow, also where all of `x` is infinite."""
     x = wide(xp, x)
     top = xp.max(x, axis, keepdims=True)
+    # Subtracting an infinite maximum would make NaN; without it, exponentials are 0 or infinite, as the result needs.
     top = xp.where(xp.isfinite(top), top, xp.zeros((), x.dtype))
     total = xp.log(xp.sum(elementary_function(xp, "exp")(x - top), axis, keepdims=True)) + top
     return total if keepdims else xp.squeeze(total, axis)

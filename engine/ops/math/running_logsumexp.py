@@ -1,8 +1,8 @@
 """``log(sum(exp(x)))`` along an axis up to each element.
 
-Its derivatives are sums of terms ``g[i] * exp(a[j] + b[i])`` over those i that come behind j, or before it. Such sums
-are an operation of their own, whose derivatives are sums of the same kind; so there are gradients of any order, and no
-exponential of a large number: along the axis go pairs of the largest exponent so far and the sum relative to it.
+The derivatives are sums of terms ``g[i] * exp(a[j] + b[i])`` over all i after j, or before j. Such sums are a separate
+operation, whose derivatives are sums of the same kind; so there are gradients of any order, and no exponential of a
+large number: along the axis run pairs of the largest exponent so far and the sum relative to it.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ _RUNNING = {"axis": 0, "exclusive": False, "reverse": False}
 
 def _running(xp: Any, size: Any, term: Any) -> tuple[Any, Any]:
     """Add up ``term * exp(size)`` along the last axis: return the largest size so far, and the sum relative to it."""
+    # A parallel prefix sum: each pass doubles the number of terms in a sum, in log2(n) passes over whole arrays.
     step, exp = 1, elementary_function(xp, "exp")
     while step < size.shape[-1]:
         largest, total = size.copy(), term.copy()
         before, own = size[..., :-step], size[..., step:]
         largest[..., step:] = xp.maximum(before, own)
         finite = xp.where(xp.isfinite(largest[..., step:]), largest[..., step:], xp.zeros((), size.dtype))
-        with np.errstate(invalid="ignore"):  # infinity times 0, where a sum of nothing is left out in the end
+        with np.errstate(invalid="ignore"):  # infinity times 0, in empty sums that are left out in the end
             total[..., step:] = term[..., :-step] * exp(before - finite) + term[..., step:] * exp(own - finite)
         size, term, step = largest, total, 2 * step
     return size, term
 
 
 def _excluded(xp: Any, values: Any, neutral: float) -> Any:
-    """Move values on by one place along the last axis, so that each is that of what comes before."""
+    """Shift values by one place along the last axis, so that results exclude their own elements."""
     moved = xp.full_like(values, neutral)
     moved[..., 1:] = values[..., :-1]
     return moved
 
 
 def _sums(xp: Any, size: Any, term: Any, axis: int, exclusive: bool, reverse: bool) -> tuple[Any, Any]:
-    """Run along an axis, which comes last in what is returned; from the end, and excluding each itself, if asked."""
+    """Scan along an axis and leave it last; from the end if `reverse`, without each element itself if `exclusive`."""
     size, term = (xp.moveaxis(v, axis_within(axis, v.ndim), -1) for v in (size, term))
     if reverse:
         size, term = (xp.flip(v, -1) for v in (size, term))
@@ -75,7 +76,7 @@ def _logsumexp_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _exp_sum(op: Operation, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Return the sum that runs the other way."""
+    """Return the CumulativeExpSum in the other direction."""
     attrs = {key: op.attrs[key] for key in _RUNNING}
     return apply("CumulativeExpSum", g, a, b, **{**attrs, "reverse": not attrs["reverse"]})  # type: ignore[no-any-return]
 
@@ -159,7 +160,7 @@ def cumulative_logsumexp(
     ----------
     x : Tensor of a floating dtype, of rank at least 1
     axis, exclusive, reverse
-        As in `cumsum`; the sum of nothing gives minus infinity.
+        As in `cumsum`; the empty sum is minus infinity.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Short-time Fourier transforms: the spectra of frames of a signal, and the signal that has them."""
+"""Short-time Fourier transforms: spectra of the frames of a signal, and signals from such spectra."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def stft(
     ----------
     signals : float32 or float64 Tensor of shape [..., samples]
     frame_length, frame_step : int
-        Samples of a frame, and from the start of one to that of the next.
+        Samples per frame, and between the starts of consecutive frames.
     fft_length : int, optional
-        To how many samples each frame is filled up; by default the next power of two.
+        Samples to which each frame is cut or zero-padded; by default the next power of two.
     window_fn : callable, optional
-        ``window_fn(frame_length, dtype=dtype)`` gives the numbers that a frame is multiplied by.
+        ``window_fn(frame_length, dtype=dtype)`` returns the factors of the samples in a frame.
     pad_end : bool
-        Fill up the last frames with zeros.
+        Pad the last frames with zeros.
 
     Returns
     -------
@@ -84,9 +84,9 @@ def inverse_stft(
     window_fn: Window | None = hann_window,
     name: str | None = None,
 ) -> Tensor:
-    """Signals from their short-time Fourier transform, those that differ least from it in the sense of least squares.
+    """Signals from their short-time Fourier transform, with the least squared difference between the spectra.
 
-    For that `window_fn` has to be ``inverse_stft_window_fn(frame_step, forward)`` with the window of `stft` as
+    For the least difference, `window_fn` has to be ``inverse_stft_window_fn(frame_step, forward)`` with the window of `stft` as
     ``forward`` (Griffin and Lim 1984, doi:10.1109/TASSP.1984.1164317).
 
     Parameters
@@ -95,7 +95,7 @@ def inverse_stft(
     frame_length, frame_step, fft_length
         As for `stft`.
     window_fn : callable, optional
-        ``window_fn(frame_length, dtype=dtype)`` gives the numbers that a frame is multiplied by.
+        ``window_fn(frame_length, dtype=dtype)`` returns the factors of the samples in a frame.
 
     Returns
     -------
@@ -129,19 +129,19 @@ def inverse_stft(
 def inverse_stft_window_fn(
     frame_step: int, forward_window_fn: Window = hann_window, name: str | None = None
 ) -> Callable[..., Tensor]:
-    """Return the window function by which `inverse_stft` gives back what was transformed with another window.
+    """Return the window function with which `inverse_stft` inverts an `stft` with another window.
 
     Parameters
     ----------
     frame_step : int
-        Samples from the start of a frame to that of the next.
+        Samples between the starts of consecutive frames.
     forward_window_fn : callable
         The window function of `stft`.
 
     Returns
     -------
     callable
-        ``window(frame_length, dtype)``: the forward window over the sum of squares of all windows that overlap there.
+        ``window(frame_length, dtype)``: the forward window over the sum of squares of all overlapping windows.
 
     Examples
     --------
@@ -154,6 +154,7 @@ def inverse_stft_window_fn(
     def window(frame_length: int, dtype: DType | str = "float32") -> Tensor:
         length = positive(frame_length, "frame_length")
         forward = convert_to_tensor(forward_window_fn(length, dtype=dtype))
+        # Sample i of a frame overlaps the samples i + k * step of its neighbours: columns of rows of `step` samples.
         parts = -(-length // step)
         squares = apply("Reshape", fitted(forward * forward, [parts * step]), [parts, step])
         total = apply("Sum", squares, axis=(0,), keepdims=True) + [[0.0]] * parts

@@ -1,4 +1,4 @@
-"""Signals: shifted spectra, windows, frames and what they are parts of."""
+"""Signals: shifted spectra, windows, frames, and sums of overlapping frames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .spectra import fitted
 
 
 def _shifted(x: Any, axes: Any, forward: bool, name: str | None) -> Tensor:
-    """Roll dimensions by half their size, rounded down, or back by that."""
+    """Roll dimensions forward by half their size, rounded down, or back."""
     tensor = convert_to_tensor(x)
     rank = known_rank(tensor, "fftshift")
     for axis in range(rank) if axes is None else static_ints(axes, "axes"):
@@ -89,7 +89,7 @@ def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
 
 
 def _window(length: Any, periodic: bool, dtype: Any, mean: float, name: str | None) -> Tensor:
-    """Return ``mean - (1 - mean) * cos(...)`` over one period; one of an odd length is symmetric in any case."""
+    """Return ``mean - (1 - mean) * cos(...)`` over a period; odd lengths are symmetric even if `periodic`."""
     size, kind = static_int(length, "window_length"), dtypes.as_dtype(dtype)
     if not kind.is_floating:
         raise DtypeError("a window is of a floating dtype", wanted="float32, say", got=kind, hint="cast it")
@@ -103,14 +103,14 @@ def _window(length: Any, periodic: bool, dtype: Any, mean: float, name: str | No
 
 @public
 def hann_window(window_length: int, periodic: bool = True, dtype: Any = "float32", name: str | None = None) -> Tensor:
-    """Hann window, a raised cosine that begins with 0.
+    """Hann window, a raised cosine from 0.
 
     Parameters
     ----------
     window_length : int
     periodic : bool
-        Leave out the last point, which is the first of the next period. One of an odd length is symmetric in any case,
-        as in TensorFlow.
+        Leave out the last point, which is the first of the next period. Odd lengths are symmetric in any case, as in
+        TensorFlow.
     dtype : dtype-like
         A floating dtype.
 
@@ -132,7 +132,7 @@ def hann_window(window_length: int, periodic: bool = True, dtype: Any = "float32
 def hamming_window(
     window_length: int, periodic: bool = True, dtype: Any = "float32", name: str | None = None
 ) -> Tensor:
-    """Hamming window, a raised cosine that begins with 0.08.
+    """Hamming window, a raised cosine from 0.08.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def hamming_window(
 
 
 def positive(value: Any, what: str) -> int:
-    """Return an argument that is a static integer of 1 or more; ShapeError names it by `what` where `value` is not."""
+    """Return a static integer of 1 or more; raise ShapeError, which calls the argument `what`, for others."""
     number = static_int(value, what)
     if number < 1:
         raise ShapeError(f"{what} has to be positive", wanted="1 or more", got=number, hint="give a count of samples")
@@ -177,10 +177,10 @@ def frame(
     ----------
     signal : Tensor of any numeric dtype and known rank
     frame_length, frame_step : int
-        Samples of a frame, and from the start of one to that of the next.
+        Samples per frame, and between the starts of consecutive frames.
     pad_end : bool
-        Fill up the last frames with `pad_value`, so that each sample begins or is in one; otherwise what does not make
-        a whole frame is left out.
+        Pad the last frames with `pad_value`, so that frames begin at all multiples of the step; otherwise samples after
+        the last whole frame are left out.
     pad_value : scalar
     axis : int
 
@@ -220,7 +220,7 @@ def _at_least_0(number: Any) -> Any:
 
 
 def _taken(x: Tensor, axis: int, count: Any, length: int, step: int, name: str | None) -> Tensor:
-    """Gather frames in pieces as long as all frames can be made of, whose number is less than that of samples."""
+    """Gather frames in pieces of the common divisor of length and step: fewer indices than single samples."""
     piece = math.gcd(length, step)
     used = dimension(x, axis) // piece
     before = (slice(None),) * axis
@@ -241,11 +241,11 @@ def _int32(value: Any) -> Tensor:
 
 @public
 def overlap_and_add(signal: Any, frame_step: int, name: str | None = None) -> Tensor:
-    """Put frames one after the other, each a step behind the one before it, and add where they overlap.
+    """Place the starts of consecutive frames `frame_step` apart, and add overlapping samples.
 
     Parameters
     ----------
-    signal : Tensor of any numeric dtype, of shape [..., frames, frame_length], both known but for the frames
+    signal : Tensor of any numeric dtype, of shape [..., frames, frame_length], known except the number of frames
     frame_step : int
 
     Returns

@@ -1,4 +1,4 @@
-"""Special functions of one operand: inverses of the error function, integrals; and products that are 0 where x is."""
+"""Special functions: inverses of the error function, integrals; and products with 0 where `x` is 0."""
 
 from __future__ import annotations
 
@@ -107,9 +107,10 @@ _TERMS = 10
 
 
 def _spence_slope(x: Tensor) -> Tensor:
-    """Return ``log(x) / (1 - x)``, near 1 by its series, so that its derivatives are right there too."""
+    """Return ``log(x) / (1 - x)``, by a series near 1, where derivatives would lose digits otherwise."""
     u = x - 1
     near = apply("Abs", u) < _NEAR
+    # Constants stand in where the other branch is chosen, so that derivatives are finite there too.
     small, large, far = (apply("Where", near, *either) for either in ((u, 0), (1, u), (2, x)))
     series: Any = 0.0
     for k in range(_TERMS, 0, -1):
@@ -137,7 +138,7 @@ spence: Unary = unary(
 
 
 def _fresnel(index: int) -> Any:
-    """Return the kernel of one of the two integrals that SciPy gives at once."""
+    """Return the kernel of the sine integral, 0, or cosine integral, 1; SciPy computes both at once."""
     kernel = arrays.by_special("fresnel")
     return typed(lambda xp, x: kernel(xp, x)[index])
 

@@ -29,7 +29,7 @@ class OfRealSignal(Protocol):
 
 
 def _padded(x: Tensor, after: list[Any]) -> Tensor:
-    """Put zeros behind the last dimensions."""
+    """Append zeros along the last dimensions."""
     rows = [[0, n] for n in after]
     if x.rank is not None:
         return apply("Pad", x, index_tensor([[0, 0]] * (x.rank - len(rows)) + rows), 0)  # type: ignore[no-any-return]
@@ -38,7 +38,7 @@ def _padded(x: Tensor, after: list[Any]) -> Tensor:
 
 
 def fitted(x: Tensor, sizes: Sequence[Any]) -> Tensor:
-    """Cut the last dimensions to sizes, or put zeros behind them.
+    """Cut the last dimensions to sizes, or pad their ends with zeros.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def _fits(x: Tensor, sizes: Sequence[Any]) -> list[bool]:
 
 
 def _lengths(fft_length: Any, rank: int) -> list[Any]:
-    """Return the sizes to transform, numbers where they are known."""
+    """Return the sizes of the transformed dimensions, as int where static."""
     given = index_tensor(fft_length)
     if not given.shape.is_compatible_with(Shape([rank])):
         raise ShapeError(

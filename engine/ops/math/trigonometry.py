@@ -129,6 +129,7 @@ acosh: Unary = unary(
     "acosh",
     "Inverse hyperbolic cosine, elementwise; NaN below 1.",
     kernel=Ufunc("arccosh"),
+    # Not the root of x ** 2 - 1, which has other branch cuts for complex numbers.
     gradient=lambda x, y, g: divide_unless_zero(g, conj(multiply_unless_zero(sqrt(x - 1), sqrt(x + 1)))),
     samples=sampled(math.acosh, [1.5, 3.0, 10.0], cmath.acosh, _Z),
     examples={"np.array([1.0, 2.0])": "array([0.       , 1.3169579])"},

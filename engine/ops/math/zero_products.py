@@ -1,12 +1,12 @@
-"""Products and quotients that are 0 where one factor is 0, whatever the other is, for gradients at singular points.
+"""Products and quotients with 0 where a factor is 0, also beside infinity or NaN, for gradients at singular points.
 
-The gradient of an elementwise function is its slope times the incoming gradient. A slope may be infinite or NaN, as
-that of a logarithm at 0, and zero times infinity is NaN: one such element would spoil all sums that it goes into,
-although nothing depends on it. So where the incoming gradient is 0 the product is 0. Other results have the bits of
-``*`` and ``/``.
+The gradient of an elementwise function is its slope times the incoming gradient. A slope may be infinite or NaN, such
+as the slope of a logarithm at 0, and zero times infinity is NaN: a single such element would spoil all sums it enters,
+although nothing depends on the element. So the product is 0 where the incoming gradient is 0. Other results have the
+bits of ``*`` and ``/``.
 
 Both are operations, not a ``where`` around a product: `jvp` and higher orders differentiate a gradient by the incoming
-gradient, which they begin with 0, and there the derivative is the slope.
+gradient, starting from 0, where the derivative is the slope.
 """
 
 from __future__ import annotations
