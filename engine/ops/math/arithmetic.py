@@ -209,6 +209,7 @@ minimum: Binary = binary(
 
 
 def _squared_difference_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    # The result is real, so only the real part of the cotangent counts, twice.
     slope = (g + conj(g)) * (x - y)
     return slope, -slope
 

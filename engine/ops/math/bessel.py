@@ -24,6 +24,7 @@ from .zero_products import multiply_unless_zero
 _X = f64([0, 0.5, -2, 6.25])
 _POSITIVE = f64([0.25, 0.5, 2, 6.25])
 _FAR = 1e9  # beyond, SciPy fails for scaled functions of higher orders; two terms of their expansion suffice
+# Midpoints: sums over a period of a smooth periodic function converge exponentially.
 _ANGLES = (np.arange(4000) + 0.5) * (math.pi / 4000)
 
 
@@ -44,7 +45,7 @@ def _j(order: int) -> Callable[[Any], Any]:
 
 def _k(order: int, scaled: bool = False) -> Callable[[Any], Any]:
     """Return the function by its integral of ``exp(-x * cosh(t)) * cosh(order * t)`` over t from 0."""
-    t = (np.arange(8000) + 0.5) * 1e-3
+    t = (np.arange(8000) + 0.5) * 1e-3  # up to 8, where the integrand of all samples has vanished
 
     def reference(x: Any) -> Any:
         exponent = -x[:, None] * (np.cosh(t) - (1 if scaled else 0))
@@ -56,7 +57,7 @@ def _k(order: int, scaled: bool = False) -> Callable[[Any], Any]:
 def _scaled_i(order: int) -> Callable[..., Any]:
     """Return the kernel of a function I times ``exp(-abs(x))``.
 
-    For large arguments CuPy multiplies 0 by infinity; other libraries than NumPy use an expansion there (DLMF, 10.40.1).
+    For large arguments CuPy multiplies 0 by infinity; except for NumPy, an expansion is used there (DLMF, 10.40.1).
     """
     by_library = arrays.by_special(f"i{order}e")
 

@@ -52,16 +52,19 @@ def _first(x: Tensor, ortho: bool) -> Tensor:
     size = dimension(x, -1)
     if isinstance(size, int) and size < 2:
         raise ShapeError("a transform of type 1 has two ends", wanted="2 or more", got=size, hint="use type=2")
+    # The spectrum of an even signal is real, apart from rounding.
     return real(rfft(apply("Concat", [x, apply("Reverse", x[..., 1:-1], axis=(-1,))], axis=-1)))
 
 
 def _second(x: Tensor, ortho: bool) -> Tensor:
+    """Return type 2: the spectrum of the signal padded to twice its length, turned by half a sample."""
     size = dimension(x, -1)
     found = real(rfft(x, [size * 2])[..., :size] * _turned(x, -1))
     return found * _scales(x, 0.5) / sqrt(_count(x)) if ortho else found
 
 
 def _third(x: Tensor, ortho: bool) -> Tensor:
+    """Return type 3, the adjoint of type 2: the first half of a signal with the turned spectrum."""
     size, count = dimension(x, -1), _count(x)
     x = x * (_scales(x, 1.0) * sqrt(count) if ortho else count)
     return irfft(of_parts(x, zeros_like(x)) * _turned(x, 1), [size * 2])[..., :size]

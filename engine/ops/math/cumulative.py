@@ -107,6 +107,7 @@ def running(type: str, x: Any, axis: Any, exclusive: bool, reverse: bool, name: 
 
 def _factors_gradient(x: Tensor, g: Tensor, axis: int, comparison: str) -> Tensor:
     """Return the cotangent of `x`; `g` belongs to ``y[i] = product of x[j] where comparison(j, i)`` along `axis`."""
+    # A matrix replaces the axis: a row for each result, a column for each factor.
     rows, columns = (axis, axis + 1) if axis >= 0 else (axis - 1, axis)
     # Positions count from 1; only their order matters.
     position = apply("Cumsum", apply("Fill", shape_of(x), i32(1)), axis=axis)

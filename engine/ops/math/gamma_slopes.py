@@ -53,6 +53,7 @@ def _exp(x: Array) -> Array:
     """Return the exponential of a power series whose first coefficient is 0."""
     result = np.ones_like(x)
     for i in range(1, len(x)):
+        # f = exp(x) fulfills f' = x' * f, coefficient by coefficient.
         result[i] = sum(k * x[k] * result[i - k] for k in range(1, i + 1)) / i
     return result
 
@@ -68,6 +69,7 @@ def _series(order: int, *coefficients: Any) -> Array:
 def _power_over_gamma(a: Array, x: Array, order: int) -> Array:
     """Return the series of ``x ** e * gamma(a) / gamma(a + e)``."""
     exponent = _series(order, np.zeros_like(a), np.log(x) - special(np, "digamma")(a))
+    # Higher derivatives of the logarithm of gamma, the polygamma functions, are zeta functions of whole orders.
     for m in range(2, order + 1):
         exponent[m] = (-1) ** (m + 1) * special(np, "zeta")(m, a) / m
     return _exp(exponent)
@@ -95,9 +97,12 @@ def incomplete_gamma_slopes(a: Array, x: Array, order: int) -> Array:
     inside = defined & (x > 0) & np.isfinite(x) & np.isfinite(a)
     with np.errstate(all="ignore"):
         middle = inside & (a > _LARGE) & (np.abs(x / a - 1) < _NEAR)
+    # The sum converges fast below `a`, the fraction above; both are slow around a large `a`, where the normal
+    # approximation is accurate.
     low = inside & ~middle & (x <= a + 1)
     high = inside & ~middle & (x > a + 1)
     result[low] = _by_sum(a[low], x[low], order)
+    # The fraction expands Q = 1 - P.
     result[high] = -_by_fraction(a[high], x[high], order)
     result[middle] = -_by_normal(a[middle], x[middle], order)
     return result
@@ -120,6 +125,7 @@ def _by_fraction(a: Array, x: Array, order: int) -> Array:
     """Differentiate ``Q = x ** a * exp(-x) / gamma(a) / (x + 1 - a - (1 - a) / (x + 3 - a - ...))`` by Lentz's rule."""
     one = _series(order, np.ones_like(a))
     below = _series(order, x + 1 - a, -np.ones_like(a))
+    # An infinite first ratio makes the first quotient by it vanish.
     last_ratio, ratio = _series(order, np.full_like(a, np.inf)), _divided(one, below)
     value = ratio.copy()
     for i in range(1, 500 + int(20 * math.sqrt(x.max(initial=0)))):
@@ -142,7 +148,8 @@ def _by_normal(a: Array, x: Array, order: int) -> Array:
     """
     inverse = _series(order, *((-1) ** i * (1 / a) ** (i + 1) for i in range(order + 1)))
     m = x * inverse
-    m[0] = (x - a) / a
+    m[0] = (x - a) / a  # not x / a - 1, which cancels digits
+    # Horner's rule for the series of (1 + m) * log(1 + m) / m, which cancels digits near m = 0.
     moved = np.zeros_like(m)
     for k in range(_TERMS, 0, -1):
         moved = _times(moved, -m)
@@ -178,6 +185,7 @@ def _euler_maclaurin(x: Array, q: Array, order: int) -> Array:
     power, rising = _power(last, x, order), _series(order, x, np.ones_like(x))
     total += _divided(power * last, _series(order, x - 1, np.ones_like(x))) + power / 2
     for j, bernoulli in enumerate(_bernoulli_numbers(), 1):
+        # `rising` is x * (x + 1) * ... * (x + 2 * j - 2), `power` is last ** -x.
         total += bernoulli / math.factorial(2 * j) * _times(rising, power) * last ** (1.0 - 2 * j)
         for k in (2 * j - 1, 2 * j):
             rising = _times(rising, _series(order, x + k, np.ones_like(x)))

@@ -83,6 +83,7 @@ def _axis(axis: Any) -> int | None:
 
 def _scaled_range(low: Tensor, high: Tensor, least: int, most: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the scale of SCALED, which maps 0 to 0, and the resulting ends of the range."""
+    # An end without numbers of its sign limits no scale: the largest number stands for infinity.
     largest = float(np.finfo(low.dtype.numpy).max)
     from_low = apply("Where", low * least > 0, least / apply("Where", low * least > 0, low, 1), largest)
     from_high = apply("Where", high * most > 0, most / apply("Where", high * most > 0, high, 1), largest)
@@ -316,7 +317,7 @@ def quantized_matmul(
     for operand in (x, y):
         if operand.dtype not in (dtypes.int8, dtypes.uint8):
             raise DtypeError("bytes are multiplied", wanted="int8 or uint8", got=operand.dtype, hint="see `matmul`")
-    # float64 has fast products in BLAS, and represents all sums of products of bytes exactly.
+    # float64 has fast products in BLAS, and holds whole numbers up to 2 ** 53 exactly.
     left = apply("Cast", x, dtype=dtypes.float64) - _offset(min_a, max_a, x.dtype)
     right = apply("Cast", y, dtype=dtypes.float64) - _offset(min_b, max_b, y.dtype)
     sums = matmul(left, right, transpose_a, transpose_b)

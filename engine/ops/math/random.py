@@ -72,6 +72,7 @@ define(
     "Instance",
     "-> frame: host int64, iteration: host int64",
     shape=lambda op: [SCALAR, SCALAR],
+    # Frame numbers have 64 bits, so an int64 may be negative; `philox` masks it.
     kernel=lambda xp, context: (np.uint64(context.frame_id).astype(np.int64), np.int64(context.iteration)),
     gradient=NotDifferentiable("it has no inputs"),
     effects=Effect.INSTANCE,
@@ -147,6 +148,7 @@ def _fractions(bits: np.random.Philox, count: int, dtype: DType) -> Array:
     if dtype is dtypes.float64:
         return (bits.random_raw(count) >> np.uint64(_WORD_BITS - _SIGNIFICANDS[dtype])) * 2.0 ** -_SIGNIFICANDS[dtype]
     halves = bits.random_raw(-(-count // 2)).astype("<u8", copy=False).view("<u4")[:count]  # the lower one first
+    # Numbers of float16 and bfloat16 have few enough bits that the later cast from float32 is exact.
     halves >>= np.uint32(_WORD_BITS // 2 - _SIGNIFICANDS[dtype])
     fractions = halves.astype(np.float32)
     fractions *= np.float32(2.0 ** -_SIGNIFICANDS[dtype])

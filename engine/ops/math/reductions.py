@@ -99,6 +99,7 @@ def _unreduce_kernel(xp: Any, y: Any, shape: Any, axis: Any, keepdims: bool) -> 
     sizes = as_sizes(shape)
     gone = reduced_axes(axis, len(sizes))
     kept = y.reshape([1 if i in gone else d for i, d in enumerate(sizes)])
+    # A copy: the view is read-only, and equal elements share memory.
     return xp.broadcast_to(kept, sizes).copy()
 
 

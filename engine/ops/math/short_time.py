@@ -86,7 +86,7 @@ def inverse_stft(
 ) -> Tensor:
     """Signals from their short-time Fourier transform, with the least squared difference between the spectra.
 
-    For the least difference, `window_fn` has to be ``inverse_stft_window_fn(frame_step, forward)`` with the window of `stft` as
+    This requires a `window_fn` of ``inverse_stft_window_fn(frame_step, forward)`` with the window of `stft` as
     ``forward`` (Griffin and Lim 1984, doi:10.1109/TASSP.1984.1164317).
 
     Parameters

@@ -179,7 +179,7 @@ def frame(
     frame_length, frame_step : int
         Samples per frame, and between the starts of consecutive frames.
     pad_end : bool
-        Pad the last frames with `pad_value`, so that frames begin at all multiples of the step; otherwise samples after
+        Pad the last frames with `pad_value`, so that frames begin at every step of the signal; otherwise samples after
         the last whole frame are left out.
     pad_value : scalar
     axis : int

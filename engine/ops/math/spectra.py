@@ -33,6 +33,7 @@ def _padded(x: Tensor, after: list[Any]) -> Tensor:
     rows = [[0, n] for n in after]
     if x.rank is not None:
         return apply("Pad", x, index_tensor([[0, 0]] * (x.rank - len(rows)) + rows), 0)  # type: ignore[no-any-return]
+    # The step counts the leading dimensions, each with a row of zeros.
     before = apply("Fill", index_tensor([apply("Rank", x) - len(rows), 2]), np.int32(0))
     return apply("Pad", x, apply("Concat", [before, index_tensor(rows)], axis=0), 0)  # type: ignore[no-any-return]
 

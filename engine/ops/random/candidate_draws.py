@@ -37,6 +37,7 @@ def _source(draw: np.random.Generator, distribution: str, range_max: int, weight
     if distribution == "log_uniform":
         scale = math.log1p(range_max)
         last = range_max - 1
+        # The inverse of the distribution function; rounding may reach `range_max`.
         return lambda count: np.minimum(np.exp(draw.random(count) * scale).astype(np.int64) - 1, last)
     sums = np.cumsum(weights)
     if not weights.min(initial=0) >= 0 or not 0 < sums[-1] < np.inf:
@@ -55,6 +56,7 @@ def _distinct(
     drawn = source(count + count // 4 + 8)
     first = _first_times(drawn)
     while first.size < count and drawn.size < enough:
+        # Doubling: sorting all draws again each time stays proportional to the last time.
         drawn = np.concatenate([drawn, source(drawn.size)])
         first = _first_times(drawn)
     if first.size >= count:

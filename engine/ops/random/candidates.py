@@ -183,7 +183,7 @@ def uniform_candidate_sampler(
     >>> sorted(draw.sync().sampled_candidates.tolist())
     [0, 1, 2, 3]
     """
-    probability = 1 / static_int(range_max, "range_max") if range_max else 0.0
+    probability = 1 / static_int(range_max, "range_max") if range_max else 0.0  # `sampler` refuses 0 classes
 
     def same(classes: Tensor) -> Tensor:
         return apply("Fill", shape_of(classes), np.float64(probability))  # type: ignore[no-any-return]
@@ -338,6 +338,6 @@ def fixed_unigram_candidate_sampler(
     is_drawn = (np.arange(range_max) % num_shards == shard) & (weights > 0)
     # The inner `where` keeps 0 from a negative power, a floating-point error even where the outer drops the result.
     raised = np.where(is_drawn, np.where(is_drawn, weights, 1) ** distortion, 0)
-    if unique and np.count_nonzero(raised) < num_sampled:
+    if unique and np.count_nonzero(raised) < num_sampled:  # classes without a weight are never drawn
         _check(num_sampled, unique, int(np.count_nonzero(raised)))
     return by_weights(constant(raised), true_classes, (num_true, num_sampled, unique, range_max), seed, name)

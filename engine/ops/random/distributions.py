@@ -47,6 +47,7 @@ def gamma_gradient(op: Operation, g: Tensor) -> list[Any]:
     Implicit reparameterization: each draw keeps its quantile (Figurnov et al. 2018, arXiv:1805.08498).
     """
     alpha, value = op.inputs[1], op.outputs[0]
+    # P(alpha, value) stays constant, so d value / d alpha = -(dP / d alpha) / (dP / d value), the slope.
     moved = -(g * apply("IgammaSlope", alpha, value, order=1))
     return [None, shaped(apply("SumTo", moved, shape_of(alpha)), alpha), *[None] * (len(op.inputs) - 2)]
 
@@ -120,6 +121,7 @@ def checked_floating(dtype: Any, what: str) -> DType:
 
 def at_least_smallest(draw: Tensor) -> Tensor:
     """Return `draw` with numbers below the smallest normal number raised to the latter."""
+    # Draws for a small alpha underflow to 0, where a density or logarithm would be infinite.
     return apply("Maximum", draw, scalar_like(_smallest(draw.dtype), draw))  # type: ignore[no-any-return]
 
 
