@@ -40,7 +40,7 @@ def _cast(xp: Any, x: Any, dtype: Any) -> Any:
     # A cast to bool looks at imaginary parts too; others drop them, without the warning of NumPy.
     if x.dtype.kind == "c" and target is not None and target.kind not in "cb":
         x = x.real
-    with np.errstate(invalid="ignore", over="ignore"):  # NaN and large numbers have no integer: any result will do
+    with np.errstate(invalid="ignore", over="ignore"):  # NaN and numbers out of range become unspecified integers
         return x.astype(target)
 
 

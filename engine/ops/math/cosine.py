@@ -64,7 +64,7 @@ def _second(x: Tensor, ortho: bool) -> Tensor:
 
 
 def _third(x: Tensor, ortho: bool) -> Tensor:
-    """Return type 3, the adjoint of type 2: the first half of a signal with the turned spectrum."""
+    """Return type 3: the first half of the signal whose spectrum is the operand turned by half a sample."""
     size, count = dimension(x, -1), _count(x)
     x = x * (_scales(x, 1.0) * sqrt(count) if ortho else count)
     return irfft(of_parts(x, zeros_like(x)) * _turned(x, 1), [size * 2])[..., :size]

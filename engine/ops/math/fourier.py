@@ -184,7 +184,7 @@ def _inverse_real_transform(xp: Any, x: Any, size: Any, rank: int) -> Any:
     if x.shape[-1] != int(size) // 2 + 1:
         raise ValueError(f"{int(size) // 2 + 1} frequencies are needed for {int(size)} samples, got {x.shape[-1]}")
     shape = (*x.shape[-rank:-1], int(size))
-    if 0 in x.shape or 0 in shape:
+    if 0 in x.shape or 0 in shape:  # as for `_transform`
         return xp.zeros((*x.shape[:-1], int(size)), dtype=x.real.dtype)
     return xp.fft.irfftn(x, shape, axes=last_axes(rank)).astype(x.real.dtype, copy=False)
 

@@ -34,6 +34,7 @@ def _truncate_mod(xp: Any, x: Any, y: Any) -> Any:
 def _truncate_div(xp: Any, x: Any, y: Any) -> Any:
     if y.dtype.kind not in "iu":
         return xp.trunc(x / y)
+    # Exact, unlike the quotient of large integers in floating point.
     return (x - _truncate_mod(xp, x, y)) // y
 
 

@@ -67,6 +67,7 @@ def _logsumexp(xp: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> An
     size, total = _sums(xp, terms, xp.ones_like(terms), axis, exclusive, reverse)
     finite = xp.where(xp.isfinite(size), size, xp.zeros((), size.dtype))
     with np.errstate(divide="ignore"):
+        # An infinite largest exponent is the result, also minus infinity of an empty sum.
         y = xp.where(xp.isfinite(size), finite + xp.log(total), size)
     return xp.ascontiguousarray(xp.moveaxis(y, -1, axis)).astype(x.dtype)
 
@@ -86,6 +87,7 @@ def _exp_sums(xp: Any, g: Any, a: Any, b: Any, axis: int, exclusive: bool, rever
     size, total = _sums(xp, wide(xp, b), wide(xp, g), axis, exclusive, reverse)
     with np.errstate(invalid="ignore"):
         factor = elementary_function(xp, "exp")(xp.moveaxis(wide(xp, a), axis, -1) + size)
+        # Empty sums stay 0 beside an infinite factor.
         y = xp.where(total == 0, xp.zeros((), total.dtype), total * factor)
     return xp.ascontiguousarray(xp.moveaxis(y, -1, axis)).astype(g.dtype)
 

@@ -157,6 +157,7 @@ def inverse_stft_window_fn(
         # Sample i of a frame overlaps the samples i + k * step of its neighbours: columns of rows of `step` samples.
         parts = -(-length // step)
         squares = apply("Reshape", fitted(forward * forward, [parts * step]), [parts, step])
+        # Adding zeros repeats the row of sums for all parts.
         total = apply("Sum", squares, axis=(0,), keepdims=True) + [[0.0]] * parts
         return apply("RealDiv", forward, apply("Reshape", total, [parts * step])[:length], name=name)  # type: ignore[no-any-return]
 

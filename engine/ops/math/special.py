@@ -190,6 +190,7 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """
     a, b = alike(x, y, default=dtypes.float32)
     zero = apply("Equal", a, 0)
+    # The inner choice keeps the gradient of the dropped quotient finite.
     return apply("Where", zero, 0, a / apply("Where", zero, 1, b), name=name)  # type: ignore[no-any-return]
 
 
@@ -215,4 +216,5 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
     """
     a, b = alike(x, y, default=dtypes.float32)
     zero = apply("Equal", a, 0)
+    # The inner choice keeps the gradient of the dropped logarithm finite.
     return apply("Where", zero, 0, a * log1p(apply("Where", zero, 0, b)), name=name)  # type: ignore[no-any-return]

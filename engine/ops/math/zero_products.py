@@ -1,4 +1,4 @@
-"""Products and quotients with 0 where a factor is 0, also beside infinity or NaN, for gradients at singular points.
+"""Products and quotients for gradients at singular points: 0 where the incoming gradient is 0, whatever the slope.
 
 The gradient of an elementwise function is its slope times the incoming gradient. A slope may be infinite or NaN, such
 as the slope of a logarithm at 0, and zero times infinity is NaN: a single such element would spoil all sums it enters,

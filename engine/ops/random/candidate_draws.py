@@ -56,7 +56,7 @@ def _distinct(
     drawn = source(count + count // 4 + 8)
     first = _first_times(drawn)
     while first.size < count and drawn.size < enough:
-        # Doubling: sorting all draws again each time stays proportional to the last time.
+        # Doubling bounds the work of sorting all draws again by twice the last sort.
         drawn = np.concatenate([drawn, source(drawn.size)])
         first = _first_times(drawn)
     if first.size >= count:

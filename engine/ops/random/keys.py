@@ -123,7 +123,7 @@ def fold_in(seed: Any, data: Any, name: str | None = None) -> Tensor:
 
 @public
 def stateless_split(seed: Any, num: int = 2, name: str | None = None) -> Tensor:
-    """Derive several independent keys from a key, which should not be used for draws afterwards.
+    """Derive several independent keys from a key, which should not be used for draws besides.
 
     Parameters
     ----------
