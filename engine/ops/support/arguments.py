@@ -1,4 +1,4 @@
-"""How the array families read shape-like and axis-like arguments."""
+"""Readers of shape-like and axis-like arguments of array operations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def index_tensor(value: Any) -> Tensor:
 
 
 def shape_vector(value: Any) -> Tensor:
-    """Return a shape-like argument as an int32 or int64 vector; a single integer makes a vector of one."""
+    """Return a shape-like argument as an int32 or int64 vector; a single integer makes a vector of length 1."""
     return index_tensor([value] if isinstance(value, (int, np.integer)) else value)
 
 
@@ -39,6 +39,7 @@ def _is_nested(value: Any) -> bool:
 
 
 def _index_array(value: Any) -> np.ndarray[Any, Any]:
+    """Return integers as an int32 array if all fit, else int64; int32 and int64 arrays keep their dtype."""
     try:
         array = np.asarray(value)
     except ValueError:  # rows of several lengths
@@ -57,14 +58,14 @@ def _index_array(value: Any) -> np.ndarray[Any, Any]:
 
 
 def alike(*values: Any, default: DType | None = None) -> list[Tensor]:
-    """Return operands as tensors; literals take the dtype of the first that has one, else the `default`."""
+    """Return operands as tensors; literals take the dtype of the first typed operand, else the `default`."""
     typed = [as_typed(value) for value in values]
     known = next((t.dtype for t in typed if t is not None), default)
     return [convert_to_tensor(v, known) if t is None else t for v, t in zip(values, typed, strict=True)]
 
 
 def one_of(value: Any, allowed: Sequence[Any], what: str) -> Any:
-    """Return a value that has to be one of those allowed; GraphError names it by `what` if it is not."""
+    """Return a value if it is among the `allowed` ones, else raise GraphError; `what` is the argument's label there."""
     if isinstance(value, Tensor) or value not in allowed:
         raise GraphError(
             f"there is no such {what}", wanted=" or ".join(map(repr, allowed)), got=repr(value), hint="leave it out"
@@ -73,7 +74,7 @@ def one_of(value: Any, allowed: Sequence[Any], what: str) -> Any:
 
 
 def known_rank(x: Tensor, what: str) -> int:
-    """Return the rank of `x`; GraphError that says for `what` it is needed where it is not known."""
+    """Return the rank of `x`; GraphError, naming `what` needs the rank, if it is unknown."""
     if x.rank is None:
         raise GraphError(
             f"{what} needs to know the rank while the graph is built",
@@ -86,14 +87,14 @@ def known_rank(x: Tensor, what: str) -> int:
 
 
 def static_fraction(value: Any, name: str) -> float:
-    """Return an argument that is a number from 0 to 1, when the graph is built."""
+    """Return a number from 0 to 1 that is known while the graph is built; GraphError for anything else."""
     if not isinstance(value, (int, float, np.floating, np.integer)) or not 0 <= value <= 1:
         raise GraphError(f"{name} is a fraction", wanted="a number from 0 to 1", got=value, hint=f"as {name}=0.1")
     return float(value)
 
 
 def static_int(value: Any, what: str = "axis") -> int:
-    """Return an argument that must be known while the graph is built: an integer or a constant."""
+    """Return an integer or constant that must be known while the graph is built; GraphError for anything else."""
     known = static_value(value) if isinstance(value, Tensor) else value
     try:
         return operator.index(known.item() if isinstance(known, np.ndarray) else known)  # type: ignore[arg-type]
@@ -107,7 +108,7 @@ def static_int(value: Any, what: str = "axis") -> int:
 
 
 def static_ints(value: Any, what: str = "axis") -> tuple[int, ...]:
-    """Return one integer, or a list of them, as a tuple."""
+    """Return an integer, or a list of integers, as a tuple."""
     known = static_value(value) if isinstance(value, Tensor) else value
     if isinstance(known, np.ndarray):
         known = known.tolist()
@@ -115,7 +116,7 @@ def static_ints(value: Any, what: str = "axis") -> tuple[int, ...]:
 
 
 def index_dtype(value: Any, what: str) -> DType:
-    """Return the dtype that indices are wanted in; GraphError unless that is int32 or int64."""
+    """Return the dtype requested for indices; GraphError unless int32 or int64."""
     wanted = as_dtype(value)
     if wanted not in INDEX:
         raise GraphError(
@@ -125,20 +126,20 @@ def index_dtype(value: Any, what: str) -> DType:
 
 
 def check_rank(array: Any, least: int, most: int | None, what: str) -> None:
-    """Raise ValueError in a kernel whose operation did not know the rank of an array that does not fit."""
+    """Raise ValueError in a kernel if an array has the wrong rank, which was unknown while the graph was built."""
     if not least <= array.ndim <= (array.ndim if most is None else most):
         wanted = f"rank {least} or more" if most is None else f"rank {least}" + (f" to {most}" if most > least else "")
         raise ValueError(f"{what}: wanted {wanted}, got shape {list(array.shape)}")
 
 
 def check_same_shape(what: str, *arrays: Any) -> None:
-    """Raise ValueError in a kernel whose operation did not know that shapes differ that have to be the same."""
+    """Raise ValueError in a kernel if shapes differ that must be equal and were unknown while the graph was built."""
     if any(a.shape != arrays[0].shape for a in arrays):
         raise ValueError(f"{what} takes arrays of one shape, got {' and '.join(str(list(a.shape)) for a in arrays)}")
 
 
 def axis_within(axis: int, rank: int, what: str = "axis") -> int:
-    """Return a possibly negative axis as a number from 0 up; ShapeError when there is no such axis."""
+    """Return a possibly negative axis as a number from 0 up; ShapeError if it is out of range."""
     if not -rank <= axis < rank:
         raise ShapeError(
             f"there is no such {what}",
@@ -150,7 +151,7 @@ def axis_within(axis: int, rank: int, what: str = "axis") -> int:
 
 
 def same_with_axis(op: Operation) -> Shape:
-    """Return the static shape that all inputs have; ShapeError when the axis that an operation goes along is no one."""
+    """Return the common static shape of all inputs; ShapeError if the attribute `axis` is out of range."""
     shape: Shape = op.inputs[0].shape
     for tensor in op.inputs[1:]:
         shape = shape.merge(tensor.shape)
@@ -165,7 +166,7 @@ def with_dimension(shape: Shape, axis: int, size: int | None) -> Shape:
 
 
 def partial_values(tensor: Tensor) -> list[int | None] | None:
-    """Return what is known of an integer vector, element by element; None when not even its length is."""
+    """Return the elements of an integer vector, None for unknown elements; None if the length is unknown too."""
     known = static_value(tensor)
     if known is not None:
         return known.ravel().tolist()
@@ -174,17 +175,17 @@ def partial_values(tensor: Tensor) -> list[int | None] | None:
 
 
 def as_sizes(vector: Any) -> tuple[int, ...]:
-    """Return a shape that came to a kernel as an array."""
+    """Return a shape, passed to a kernel as an array, as a tuple."""
     return tuple(vector.tolist())
 
 
 def shape_in(index: int) -> Callable[..., int]:
-    """Return the rule of how many elements a kernel makes whose input `index` is their shape, or their number."""
+    """Return the rule for the size of a kernel's output whose shape (or size) is input `index`."""
     return lambda *arrays, **_: math.prod(arrays[index].ravel().tolist())
 
 
 def only_scalars(op: Operation, *which: int) -> None:
-    """Raise ShapeError if an input of these is no scalar."""
+    """Raise ShapeError if one of the inputs at these indices is known not to be a scalar."""
     for i in which:
         if op.inputs[i].rank not in (0, None):
             raise ShapeError(
@@ -196,13 +197,13 @@ def only_scalars(op: Operation, *which: int) -> None:
 
 
 def sum_of(sizes: Sequence[int | None]) -> int | None:
-    """Add dimensions; None when one is unknown."""
+    """Add dimensions; None if a dimension is unknown."""
     known = [d for d in sizes if d is not None]
     return sum(known) if len(known) == len(sizes) else None
 
 
 def listed(values: Any, function: str, what: str = "tensors", example: str = "[a, b]") -> list[Any]:
-    """Return what a function takes a list of; GraphError for anything that is no list, tuple or other row of things."""
+    """Return an iterable argument as a list; GraphError if it is a tensor, a string, a dict or not iterable."""
     if isinstance(values, (Tensor, str, bytes, dict)) or not hasattr(values, "__iter__"):
         raise GraphError(
             f"{function} takes a list of {what}",

@@ -1,4 +1,4 @@
-"""What CuPy does otherwise than NumPy, for kernels that are written once for both."""
+"""Functions in which CuPy differs from NumPy, for kernels written once for both."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PIECE = 1 << 16  # elements that are added without a break, which take a fracti
 
 
 def special(xp: Any, function: str) -> Any:
-    """Return a function of ``scipy.special``, of which CuPy has its own."""
+    """Return a function of ``scipy.special``, or of CuPy's own version of the module."""
     return getattr(_imported("scipy.special" if xp is np else "cupyx.scipy.special"), function)
 
 
 def scipy_linalg() -> Any:
-    """Return the module ``scipy.linalg``, whose BLAS is then kept to as many threads as that of products."""
+    """Return the module ``scipy.linalg``, with its BLAS limited to as many threads as matrix products use."""
     from ...kernels.cpu.blas import load_blas  # with all kernels in C, which a graph does without
 
     load_blas()
@@ -29,19 +29,19 @@ def scipy_linalg() -> Any:
 
 @cache
 def _imported(module: str) -> Any:
-    """Import a module for a kernel; arrays that the module keeps are not taken from the memory of the kernel's step."""
+    """Import a module for a kernel; arrays kept by the module are not allocated in the memory of the kernel's step."""
     from ...kernels.memory.contexts import outside
 
     return outside(importlib.import_module, module)
 
 
 def wide(xp: Any, x: Any) -> Any:
-    """Return an array of floats of two bytes in float32, in which sums of them are; any other as it is."""
+    """Return a two-byte float array as float32, in which its sums are computed; other arrays unchanged."""
     return x.astype(xp.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x
 
 
 def by_special(function: str) -> Any:
-    """Return a kernel that is a function of ``scipy.special``; two-byte floats go by float32."""
+    """Return the kernel of a function of ``scipy.special``; two-byte floats are computed in float32."""
 
     def kernel(xp: Any, *operands: Any) -> Any:
         return special(xp, function)(*(wide(xp, x) for x in operands))
@@ -50,7 +50,7 @@ def by_special(function: str) -> Any:
 
 
 def signs(xp: Any, x: Any) -> Any:
-    """Return ``x / abs(x)`` of complex numbers, of which CuPy's `sign` is that of the real part."""
+    """Return the sign, ``x / abs(x)`` for complex numbers: CuPy's `sign` is that of the real part."""
     if x.dtype.kind != "c":
         return xp.sign(x)
     size = xp.absolute(x)
@@ -58,20 +58,20 @@ def signs(xp: Any, x: Any) -> Any:
 
 
 def power(xp: Any, x: Any, y: Any) -> Any:
-    """Return ``x ** y``; of an integer to a negative power CuPy makes something up, and NumPy a ValueError."""
+    """Return ``x ** y``; ValueError, as in NumPy, for integers to a negative power, where CuPy returns garbage."""
     if y.dtype.kind == "i" and y.size and xp.min(y) < 0:
         raise ValueError("Integers to negative integer powers are not allowed.")
     return xp.power(x, y)
 
 
 def shifted_left(xp: Any, x: Any, y: Any) -> Any:
-    """Return ``x << y``, which is 0 where all bits are shifted out; there a GPU may do anything."""
+    """Return ``x << y``, 0 where all bits are shifted out: the result of a GPU is undefined there."""
     inside = _is_within(y)
     return xp.where(inside, xp.left_shift(x, xp.where(inside, y, xp.zeros((), y.dtype))), xp.zeros((), x.dtype))
 
 
 def shifted_right(xp: Any, x: Any, y: Any) -> Any:
-    """Return ``x >> y``, which is 0 or -1 where all bits are shifted out; there a GPU may do anything."""
+    """Return ``x >> y``, 0 or -1 where all bits are shifted out: the result of a GPU is undefined there."""
     inside = _is_within(y)
     shifted = xp.right_shift(x, xp.where(inside, y, xp.zeros((), y.dtype)))
     return xp.where(inside, shifted, xp.where(x < 0, ~xp.zeros((), x.dtype), xp.zeros((), x.dtype)))
@@ -82,20 +82,21 @@ def _is_within(y: Any) -> Any:
 
 
 def add_at(xp: Any, out: Any, places: Any, updates: Any, function: str = "add") -> None:
-    """Add to rows by their index, or subtract; what comes to one index adds up.
+    """Add updates to rows by index, or subtract them; updates of one index accumulate.
 
     Parameters
     ----------
     xp : module
         NumPy, or an array library like it.
     out : array of shape [n, ...]
-        Of any number.
+        Of any numeric dtype.
     places : integer array
-    updates : array of the shape of `places` and one row, or one that broadcasts to it
+    updates : array of shape ``places.shape + out.shape[1:]``, or broadcastable to it
         Of the same dtype.
     function : {'add', 'subtract'}
     """
     if xp is not np and out.dtype.kind == "c":
+        # CuPy has no atomic addition of complex numbers; the parts are views, so that `out` is written.
         add_at(xp, out.real, places, updates.real, function)
         add_at(xp, out.imag, places, updates.imag, function)
     elif xp is not np and out.dtype.kind in "iu" and out.dtype.itemsize != 4:
@@ -107,7 +108,7 @@ def add_at(xp: Any, out: Any, places: Any, updates: Any, function: str = "add") 
 
 
 def _add_in_pieces(out: Any, places: Any, updates: Any, function: np.ufunc) -> None:
-    """Add so many rows at a time that others can run between: `ufunc.at` keeps the interpreter lock."""
+    """Add pieces of rows, and yield to other threads between pieces: `ufunc.at` keeps the interpreter lock."""
     size = math.prod(places.shape[1:]) * math.prod(out.shape[1:])
     count = max(1, _PIECE // max(1, size))
     in_rows = np.ndim(updates) == places.ndim + out.ndim - 1 and len(updates) == len(places)
@@ -119,21 +120,21 @@ def _add_in_pieces(out: Any, places: Any, updates: Any, function: np.ufunc) -> N
 
 
 def _add_integers(xp: Any, out: Any, places: Any, updates: Any, function: str) -> None:
-    """Add integers that a GPU has no atomic addition for as unsigned ones that it has: their sums end alike."""
+    """Add integers of a width without atomic addition on GPUs as uint64: modulo 2^64 the sums are the same."""
     total = out.astype(xp.uint64)
     getattr(xp, function).at(total, places, updates.astype(xp.uint64))
     out[...] = total.astype(out.dtype)
 
 
 def last_writers(xp: Any, places: Any, count: int) -> Any:
-    """Return for each of `count` places the number of the last of `places` that is it, -1 for one that none is.
+    """Return for each of `count` places the position of its last occurrence in `places`, -1 where it has none.
 
-    Of assignments to one place NumPy keeps the last; a GPU may keep any.
+    Of several assignments to a place NumPy keeps the last; a GPU may keep any.
     """
     if xp is np:
         last = np.full(count, -1)
         last[places] = np.arange(places.size)
         return last
-    last = xp.zeros(count, dtype=xp.uint64)  # of numbers that begin with 1
+    last = xp.zeros(count, dtype=xp.uint64)  # positions counted from 1; 0 means none
     xp.maximum.at(last, places, xp.arange(1, places.size + 1, dtype=xp.uint64))
     return last.astype(xp.intp) - 1

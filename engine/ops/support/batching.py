@@ -1,4 +1,4 @@
-"""How operations are emitted for many instances at once: batch rules of definitions, for groups of operations."""
+"""Batch rules for groups of operations: how many instances of an operation are emitted as one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def again(builder: Builder, op: Operation, operands: Sequence[Tensor], **changed
 
 
 def pointwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Batch rule of an `op` that works element by element: operands `varying` among instances are broadcast as before.
+    """Batch rule of an elementwise `op`: operands `varying` among instances are broadcast as before.
 
-    One of lower rank than the result gets dimensions of size 1 behind that of the instances.
+    A varying operand of lower rank than the result gets dimensions of size 1 after the instance dimension.
     """
     rank = op.outputs[0].rank
     lower = [v and t.rank != rank for t, v in zip(op.inputs, varying, strict=True)]
@@ -46,7 +46,7 @@ def reshaped(builder: Builder, x: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def along(attr: str = "axis") -> BatchRule:
-    """Return the batch rule of what works along axes of all its operands, those in the host's memory apart."""
+    """Return the batch rule of an operation along axes of all its array operands, except operands in host memory."""
 
     def rule(op: Operation, varying: Sequence[bool]) -> Batched | None:
         rank = op.inputs[0].rank
@@ -68,7 +68,7 @@ def _behind_first(axis: Any, rank: int) -> Any:
 
 
 def to_known_shape(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Batch rule of an `op` that gives its first operand, alone `varying` among instances, a shape that is known."""
+    """Batch rule of an `op` that reshapes its first operand, alone `varying` among instances, to a known shape."""
     shape = op.outputs[0].shape
     if not varying[0] or any(varying[1:]) or not shape.is_fully_known or 0 in shape.as_tuple():
         return None
@@ -76,7 +76,7 @@ def to_known_shape(op: Operation, varying: Sequence[bool]) -> Batched | None:
 
 
 def whole_rows(spec: tuple[Any, ...]) -> bool:
-    """Whether an index expression has an index in front, and takes all of what that names."""
+    """True if an index expression, after its first index, takes all of the remaining dimensions."""
     return all(part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in spec[1:])
 
 

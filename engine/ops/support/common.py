@@ -13,7 +13,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from .shape_equality import shape_source
 
-PYTHON = ("python", "calls")  # what calls of the user's functions, and what is printed, are in order by
+PYTHON = ("python", "calls")  # key that orders calls of user functions and prints
 
 
 def same_as(index: int) -> Callable[[Operation], Shape]:
@@ -35,7 +35,7 @@ def scalar(op: Operation) -> Shape:
 
 
 def unknown(op: Operation) -> Shape:
-    """Shape rule: nothing is known."""
+    """Shape rule: an unknown shape."""
     return Shape(None)
 
 
@@ -58,24 +58,24 @@ def size_along(tensor: Tensor, axis: int) -> Tensor:
 
 
 def ensured(x: Tensor, *sizes: int | None) -> Tensor:
-    """Return a tensor of some sizes, None for any; a step checks what is not known while building.
+    """Return a tensor of the given sizes, None for any; a step checks sizes that are unknown while building.
 
     Raises
     ------
     ShapeError
-        If it is known to have another shape.
+        If the shape is known to differ.
     """
     wanted = Shape(sizes)
     return x if wanted.includes(x.shape) else apply("EnsureShape", x, shape=wanted)
 
 
 def one_for_each(numbers: Tensor, like: Tensor, axis: int) -> Tensor:
-    """Return `numbers`, a vector with an element for each along the `axis` of `like`; a step checks what is not known.
+    """Return the vector `numbers`, checked to have an element for each along `axis` of `like`, in a step if unknown.
 
     Raises
     ------
     ShapeError
-        If it is known to be none: broadcasting would hide that.
+        If the length is known to differ: broadcasting would hide a length of 1.
     """
     count = None if like.rank is None else like.shape[axis]
     numbers.shape.merge(Shape([count]))
@@ -94,7 +94,7 @@ def dimension(tensor: Tensor, axis: int) -> Any:
 
 
 def zeros_like(tensor: Tensor) -> Tensor:
-    """Return zeros of a tensor's run-time shape; needs no value of it, only its shape."""
+    """Return zeros of a tensor's run-time shape; reads only its shape, never its values."""
     return _filled(tensor, np.zeros((), tensor.dtype.numpy))
 
 
@@ -109,7 +109,7 @@ def _filled(like: Tensor, value: Any) -> Tensor:
 
 
 def cotangents_of(op: Operation, given: Sequence[Any]) -> list[Any]:
-    """Return the cotangents of the outputs of an operation, zeros where there is none."""
+    """Return the cotangents of the outputs of an operation, with zeros for None."""
     return [zeros_like(t) if g is None else g for t, g in zip(op.outputs, given, strict=True)]
 
 
@@ -121,7 +121,7 @@ def sum_to(cotangent: Tensor, like: Tensor) -> Tensor:
 
 
 def shaped(tensor: Tensor, like: Tensor) -> Tensor:
-    """Return `tensor`, known to have the shape of `like`: of a saved shape, little is known while building."""
+    """Return `tensor` with the static shape of `like`: little is known of a saved shape while building."""
     tensor.set_shape(like.shape)
     return tensor
 

@@ -1,7 +1,8 @@
-"""What kernels that have state are told: of their step, and which instance of an operation they run for.
+"""Interfaces between stateful kernels and their step: the step's context, and the instance of an operation that runs.
 
-This is the only description of both. It stands with those who read it; what the runtime and swapping put into a step's
-context is described by protocols, so that operations import neither. See docs/design/0019-resources.md.
+This is the only description of both. It stands with its readers, the operations: protocols describe the objects that
+the runtime and swapping put into a step's context, so that operations import neither. See
+docs/design/0019-resources.md.
 """
 
 from __future__ import annotations
@@ -19,96 +20,98 @@ from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.pool import Pool
 
 Array = np.ndarray[Any, Any]
-Wait = Callable[[], Awaitable[None]]  # to be called where it is awaited, so that nothing is left if it never is
+Wait = Callable[[], Awaitable[None]]  # called only where awaited: a coroutine that is never awaited would warn
 R = TypeVar("R", bound=Resource)
 
 
 class Resources(Protocol):
-    """The resources of a session, as kernels reach them; `ResourceManager` is what there is.
+    """The resources of a session, as kernels reach them; implemented by `ResourceManager`.
 
     Attributes
     ----------
     close_seconds : float
-        Longest time that closing the session waits for code of the user.
+        Longest time that closing the session waits for user code.
     """
 
     close_seconds: float
 
     def get_or_create(self, container: str, name: str, factory: Callable[[str], R]) -> R:
-        """Return what the session keeps under a name of a kind; ``factory(name)`` makes it if there is nothing yet."""
+        """Return the session's resource of a kind and name, made by ``factory(name)`` on first use."""
 
     def add_to_step(self, number: int, resource: Resource) -> None:
-        """Close a resource, if it still lives, when the step of this number ends."""
+        """Close a resource, if it is still open, when the step of this number ends."""
 
     def note_taken(self, number: int, give_back: Callable[[], object], operation: str = "") -> None:
-        """Call `give_back` if the step of this number ends and its caller has not got what `operation` has taken."""
+        """Call `give_back` if the step ends before its caller has received the value that `operation` took."""
 
     def drop_taken(self, number: int, give_back: Callable[[], object]) -> None:
-        """Forget what was noted."""
+        """Remove a `give_back` registered with `note_taken`."""
 
     def __iter__(self) -> Iterator[Resource]:
-        """Yield what outlives steps."""
+        """Yield the resources that outlive steps."""
 
-    # ---- what the executors of steps ask
+    # ---- for the executors of steps
 
     @property
     def of_steps(self) -> Mapping[int, object]:
         """Steps that have made resources, by number."""
 
     def cancel_step(self, number: int, error: BaseException) -> None:
-        """Wake what waits in the resources of a step that ends early."""
+        """Wake the waiters in the resources of a step that ends early."""
 
     async def aclose_step(self, number: int) -> None:
-        """Close what a step made and somebody still holds."""
+        """Close the resources made by a step and still held."""
 
 
 class LongCall(asyncio.Future[Any]):
-    """What a call in a thread will return; `BlockingCalls` gives them."""
+    """The future result of a call in a thread, made by `BlockingCalls`."""
 
     def withdraw(self) -> bool:
-        """Take the call out of the queue, which cancels this; say no, with nothing done, if it has begun."""
+        """Take the call out of the queue and cancel this future; return False, with no effect, once begun."""
         raise NotImplementedError
 
 
 class Watcher(Protocol):
-    """Who watches a tensor."""
+    """A watcher of a tensor."""
 
     def show(self, value: Array, copy: Callable[[Array], Array | LongCall]) -> Awaitable[None] | None:
-        """Take a copy of a value; return what must be awaited before there is room for another, if anything."""
+        """Take a copy of a value; return an awaitable that ends when there is room for another, or None."""
 
 
 class PartialFeeds(Protocol):
-    """What lies between the kernels of a partial run and its handle."""
+    """The exchange between the kernels of a partial run and its handle."""
 
     def come(self, index: int) -> Array | Awaitable[Array]:
-        """Return the value of a feed, or what it is awaited by."""
+        """Return the value of a feed, or an awaitable of the value."""
 
     def put(self, key: int, value: Array) -> None:
-        """Keep a fetched value, a copy, until it is taken."""
+        """Keep a copy of a fetched value until the handle takes it."""
 
     def finish(self, key: int) -> None:
         """Note that a result has been computed."""
 
 
 class Swapper(Protocol):
-    """What keeps the saved values of a step on a device, and the elements of its TensorArrays."""
+    """The owner of the saved values of a step on a device, and of the elements of its TensorArrays."""
 
     def entry_for(self, value: Any) -> Any:
-        """Return what an element is to hold: an entry if the value may move, or the value itself."""
+        """Return the content of an element: an entry if the value may move, or the value itself."""
 
     def keeps_on_host(self, rows: Array) -> bool:
-        """Say whether rows stay in host memory until they are read."""
+        """Return True if rows stay in host memory until they are read."""
 
     def wrap_host_row(self, row: Array) -> Any:
         """Return the entry of a row that stays in host memory, or the row itself."""
 
     def read(self, series: Any, index: int, last: bool) -> tuple[Array | None, Awaitable[Array] | None]:
-        """Return the array in a slot, or what it is awaited by."""
+        """Return the array in a slot, or an awaitable of the array."""
 
 
 async def until_ended(call: LongCall) -> None:
-    """Wait until a call has ended; when that is cancelled the call is withdrawn, or waited for if it has begun."""
+    """Wait until a call has ended; on cancellation withdraw the call, or wait for it if it has begun."""
     cancellation = None
+    # A call that has begun reads memory of the step: a cancelled step must not free it before the call ends.
+    # So the first cancellation is kept, and raised after the end of the call.
     while not call.done():
         try:
             await asyncio.wait([call])
@@ -123,12 +126,12 @@ async def until_ended(call: LongCall) -> None:
 
 
 def succeeded(call: LongCall) -> bool:
-    """Say whether a call has ended and has a result; an error that it ended with counts as seen."""
+    """Return True if a call has ended with a result; its error, if any, is marked as retrieved."""
     return call.done() and not call.cancelled() and call.exception() is None
 
 
 def then(wait: Wait | None, result: Any) -> Any:
-    """Return a kernel's result, or what gives it when ``await wait()`` has ended."""
+    """Return a kernel's result, or an awaitable of the result if ``await wait()`` has to end before."""
     return result if wait is None else _then(wait, result)
 
 
@@ -138,7 +141,7 @@ async def _then(wait: Wait, result: Any) -> Any:
 
 
 def allowed_in(pool: Pool | None, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what calls a function in a thread, on the account and within the limit of who asks now."""
+    """Return a function that calls `function` in a thread, charged to the current account and bound by its limit."""
     return function if pool is None or pool.limit is None else AllowedCall(pool, function)
 
 
@@ -147,7 +150,7 @@ _PLAIN = KernelContexts()
 
 
 class StepContext(NamedTuple):
-    """What a step offers to stateful kernels.
+    """The services of a step for stateful kernels.
 
     Attributes
     ----------
@@ -158,19 +161,19 @@ class StepContext(NamedTuple):
     resources : Resources
         Of the session.
     threads : callable or None
-        Calls a function that blocks in a thread, ``threads(function, *arguments)``, and returns a future.
+        ``threads(function, *arguments)`` calls a blocking function in a thread and returns a future.
     long_calls : callable or None
-        Does so with what takes long but does not block; None where it is to be called on the event loop.
+        The same for a function that computes for long without blocking; None to call it on the event loop.
     contexts : KernelContexts
-        Of the device; with them its memory.
+        Of the device, with its memory.
     watches : mapping of str to Watcher
-        Who watches tensors, by their names.
+        Watchers by names of tensors.
     parts : PartialFeeds or None
         Of a partial run.
     swap : Swapper or None
         Where saved values may leave the device.
     drawn : int
-        How many steps more than `number` have drawn random numbers before: in the session that a checkpoint is of.
+        Steps that drew random numbers in the session of a restored checkpoint; they count in addition to `number`.
     """
 
     number: int
@@ -185,22 +188,22 @@ class StepContext(NamedTuple):
     drawn: int = 0
 
     def call_long(self, function: Callable[..., Any], *arguments: Any) -> LongCall:
-        """Call what takes long in a thread, on the account of the instance that runs now; return its future."""
+        """Call a long function in a thread, charged to the running instance; return its future."""
         assert self.long_calls is not None
         return self.long_calls(self.allowed(function), *arguments)
 
     def later(self, function: Callable[..., Any]) -> Callable[..., LongCall]:
-        """Return what calls a function in a thread, where kernels run, on the account of the instance that runs now."""
+        """Return a function that calls `function` in a kernel thread, charged to the running instance."""
         assert self.long_calls is not None
         return partial(self.long_calls, self.allowed(partial(self.contexts.run, function)))
 
     def allowed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what calls a function in a thread on the account of the instance that runs now."""
+        """Return `function`, charged in its thread to the running instance."""
         return allowed_in(self.contexts.pool, function)
 
 
 class KernelContext(Protocol):
-    """Which instance a stateful kernel runs for.
+    """The instance of an operation for which a stateful kernel runs.
 
     Attributes
     ----------

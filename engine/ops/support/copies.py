@@ -1,4 +1,4 @@
-"""Copies for who takes values out of a step, or brings them in: large ones are made in threads."""
+"""Copies of values that leave or enter a step: large copies are made in threads."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from ...kernels.memory.contexts import outside
 from .context import KernelContext, LongCall
 
-LARGE = 1 << 20  # bytes from which on copying takes longer than a thread's answer
+LARGE = 1 << 20  # bytes from which on a copy takes longer than a round trip to a thread
 
 
 def is_large(value: Any) -> bool:
-    """Say whether copying a value is worth a thread."""
+    """Return True if copying a value is worth a thread."""
     return isinstance(value, np.ndarray) and value.nbytes >= LARGE
 
 
 def give_copy(context: KernelContext, value: Any, take: Callable[[Any], Awaitable[None] | None]) -> Any:
-    """Call `take` with a copy of a value, which it owns; return what must be awaited, if anything."""
+    """Call `take` with a copy of a value, which `take` then owns; return the awaitable that `take` returns, if any."""
     calls = context.step.long_calls
     if calls is None or not is_large(value):
         return take(outside(np.array, value))
@@ -27,7 +27,7 @@ def give_copy(context: KernelContext, value: Any, take: Callable[[Any], Awaitabl
 
 
 def copied(calls: Callable[..., LongCall] | None, value: Any) -> Any:
-    """Return a copy of a value in the host's memory, or the future of one that a thread makes."""
+    """Return a copy of a value in host memory, or the future of a copy that a thread makes."""
     return outside(np.array, value) if calls is None or not is_large(value) else calls(np.array, value)
 
 

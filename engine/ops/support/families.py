@@ -78,17 +78,17 @@ def unary(
     kernel, samples, fuse
         As in `define`.
     gradient : callable or NotDifferentiable
-        ``gradient(x, y, g)`` gives the cotangent of the operand `x` from the result `y` and its cotangent `g`.
+        ``gradient(x, y, g)`` returns the cotangent of the operand `x` from the result `y` and its cotangent `g`.
     where : tuple of DType
         Dtypes of the operand.
     output : str
         Type expression of the result.
     on_host : bool
-        Whether it is computed in the host's memory, since CuPy does not have it.
+        Whether the operation runs in host memory, because CuPy lacks it.
     keeps_zero : bool
-        Whether 0 becomes 0: then it is for sparse tensors too.
+        Whether 0 becomes 0: then the function accepts sparse tensors too.
     examples : mapping of str to str, optional
-        For the docstring: arguments, as a call is written, and what Python shows of the result.
+        For the docstring: arguments, as a call is written, and Python's output of the result.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def binary(
 ) -> Binary:
     """Declare an elementwise operation of two operands that broadcast; see :func:`unary`.
 
-    ``gradient(x, y, z, g)`` gives a cotangent for each operand, of the broadcast shape: it is summed down here.
+    ``gradient(x, y, z, g)`` returns a cotangent of the broadcast shape for each operand; it is summed down here.
     """
     BINARY.add(type)
     define(
@@ -172,24 +172,24 @@ def _binary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], 
 
 
 def describe(where: tuple[DType, ...]) -> str:
-    """Say in words which dtypes those are."""
+    """Return the name of a group of dtypes in prose."""
     return _DTYPES.get(where) or "dtype " + " or ".join(d.name for d in where)
 
 
 def example_section(function: str, examples: Mapping[str, str]) -> str:
-    """Return the section of a docstring that shows calls of a public function and what they give.
+    """Return the docstring section with example calls of a public function and their outputs.
 
     Parameters
     ----------
     function : str
-        Its name.
+        Name of the function.
     examples : mapping of str to str
-        Arguments, as a call is written, and what Python shows of the result.
+        Arguments, as a call is written, and Python's output of the result.
 
     Returns
     -------
     str
-        Indented as docstrings of functions are.
+        Indented like the docstring of a function.
     """
     imports = "numpy as np, tagloom as tg" if any("np." in arguments for arguments in examples) else "tagloom as tg"
     lines = ["Examples", "--------", f">>> import {imports}"]
@@ -199,7 +199,9 @@ def example_section(function: str, examples: Mapping[str, str]) -> str:
 
 
 def _publish(function: F, name: str, summary: str, operands: str, result: str, examples: Mapping[str, str] | None) -> F:
+    """Set the name, module and docstring of a public function made by a family, and publish it."""
     function.__name__ = function.__qualname__ = name
+    # Two frames up: the module that called `unary` or `binary`.
     function.__module__ = sys._getframe(2).f_globals["__name__"]
     function.__doc__ = f"""{summary}
 
@@ -240,13 +242,13 @@ def sampled(
     complex_reference: Callable[..., Any] | None = None,
     complex_values: Any = (),
 ) -> list[Sample]:
-    """Make samples in float64, and complex128, whose results a function of Python numbers gives.
+    """Make samples in float64, and complex128, with results computed by a function of Python numbers.
 
     Parameters
     ----------
     reference, complex_reference : callable
         From Python numbers to a Python number.
-    values, complex_values : sequence of number, or tuple of such (one for each operand)
+    values, complex_values : sequence of number, or tuple of sequences (for several operands)
         The inputs.
     """
     samples = [_sample(reference, values, np.float64)]

@@ -1,7 +1,7 @@
-"""How families say of which steps their operations are: the values of ``define(..., fuse=...)``.
+"""Fusion rules of operation families, as step programs: the values of ``define(..., fuse=...)``.
 
-The rules here are about static shapes: whether an operation keeps the rows of a fused one apart. The table of steps and
-the rules for dimensions are in ``kernels/steps.py``.
+The rules here are about static shapes: whether an operation keeps the rows of a fused operation apart. The table of
+steps and the rules for dimensions are in ``kernels/steps.py``.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ FLOATS = (dtypes.float32, dtypes.float64)
 
 
 def step_of(op: Operation) -> StepOp | None:
-    """Return the step that the kernel of an operation is, None if that kernel is no ufunc of the table."""
+    """Return the step that an operation's kernel performs, None if the kernel is no ufunc of the table."""
     kernel = op.definition.kernel
     return STEPS.get(kernel.name) if isinstance(kernel, Ufunc) else None
 
 
 def is_comparison(op: Operation) -> bool:
-    """Whether an operation is one step that gives truth values."""
+    """True if an operation is a single comparison step, with bool results."""
     step = step_of(op)
     return step is not None and step.kind is StepKind.COMPARE
 
 
 def has_rows(shape: Shape, like: Shape) -> bool:
-    """Whether values of a shape have all rows that values of another have."""
+    """True if values of `shape` have all rows of values of shape `like`."""
     return shape.rank is not None and has_all_rows(shape.dims, like.dims[:-1])
 
 
 def is_register(shape: Shape) -> bool:
-    """Whether a value of a static shape can be made in a fused operation."""
+    """True if a fused operation can hold a value of this static shape in a register."""
     return shape.rank is not None and can_be_register(shape.dims)
 
 
 def first_input(op: Operation) -> Sequence[Tensor]:
-    """Return the input that moves and sums read; what else they have says sizes, which are known."""
+    """Return the input that moves and sums read; other inputs are sizes, which are known."""
     return op.inputs[:1]
 
 
 def is_along_last(op: Operation) -> bool:
-    """Whether an operation goes along the last dimension, by its attribute `axis`."""
+    """True if the attribute `axis` of an operation is the last dimension."""
     return op.attrs["axis"] in (-1, len(op.outputs[0].shape.dims) - 1)
 
 
 def reduces_last(op: Operation) -> bool:
-    """Whether an operation reduces the last dimension alone, and keeps it with size 1, or undoes that."""
+    """True if an operation reduces the last dimension alone and keeps size 1, or undoes such a reduction."""
     return op.attrs["axis"] in ((-1,), (len(op.outputs[0].shape.dims) - 1,)) and op.attrs["keepdims"]
 
 
@@ -61,14 +61,14 @@ def elementwise(
     reads: Callable[[Operation], Sequence[Tensor]] = all_inputs,
     needs: Callable[[Operation], bool] = lambda op: True,
 ) -> Fusion:
-    """Return the rule of an operation whose operands are broadcast.
+    """Return the fusion rule of an operation whose operands are broadcast.
 
     Parameters
     ----------
     write, reads : callable
-        As of `Fusion`.
+        As in `Fusion`.
     needs : callable
-        ``needs(op)``: what must hold before `reads` can be asked.
+        ``needs(op)``: precondition of calling `reads`.
     """
 
     def fits(op: Operation) -> bool:
@@ -78,7 +78,7 @@ def elementwise(
 
 
 def by_step(name: str, *numbers: float) -> Fusion:
-    """Return the rule of an operation that is one elementwise step, of its inputs and then of some numbers."""
+    """Return the fusion rule of a single elementwise step, of the inputs followed by some numbers."""
 
     def write(op: Operation, writer: StepWriter) -> None:
         writer.add(name, [*op.inputs, *(writer.number(op, value) for value in numbers)], op.outputs[0])
@@ -87,7 +87,7 @@ def by_step(name: str, *numbers: float) -> Fusion:
 
 
 def _go_together(operands: Sequence[Tensor], output: Tensor) -> bool:
-    """Whether operands are registers of one row each: at least one has all rows, and each the output's width, or 1."""
+    """True if all operands are registers as wide as the output, or of width 1, and some operand has all rows."""
     return any(has_rows(t.shape, output.shape) for t in operands) and all(_takes_part(t, output) for t in operands)
 
 
@@ -101,15 +101,15 @@ def _takes_part(operand: Tensor, output: Tensor) -> bool:
 
 
 def masked(write: Callable[[Operation, StepWriter], None]) -> Fusion:
-    """Return the rule of an elementwise operation whose first input is a comparison, which is made one of its steps.
+    """Return the fusion rule of an elementwise operation whose first input is a comparison, fused as a step.
 
-    Truth values do not leave a fused operation, so the comparison is done where its result is used.
+    Bool values do not leave a fused operation, so the comparison is repeated where its result is used.
     """
     return elementwise(write, _through_mask, _has_mask)
 
 
 def compare(op: Operation, writer: StepWriter) -> object:
-    """Append the comparison that the first input of an operation is; return its result."""
+    """Append the comparison that computes an operation's first input; return its result."""
     mask = op.inputs[0].op
     step = step_of(mask)
     assert step is not None
@@ -121,7 +121,7 @@ def _through_mask(op: Operation) -> Sequence[Tensor]:
 
 
 def _has_mask(op: Operation) -> bool:
-    """Whether the first input compares values of which one at least has all rows, so that the mask has them too."""
+    """True if the first input is a comparison of floats, of which some operand has all rows, and so has the mask."""
     mask, output = op.inputs[0], op.outputs[0]
     if not is_comparison(mask.op) or mask.op.control_inputs or mask.rank is None:
         return False
@@ -130,7 +130,7 @@ def _has_mask(op: Operation) -> bool:
 
 
 def reduction(name: str) -> Fusion:
-    """Return the rule of a reduction, where it is along the last dimension."""
+    """Return the fusion rule of a reduction along the last dimension."""
 
     def fits(op: Operation) -> bool:
         return reduces_last(op) and is_register(op.inputs[0].shape)
@@ -139,7 +139,7 @@ def reduction(name: str) -> Fusion:
 
 
 def reduce_by(name: str) -> Callable[[Operation, StepWriter], None]:
-    """Return what appends a reduction of the first input."""
+    """Return the writer of a reduction of the first input."""
 
     def write(op: Operation, writer: StepWriter) -> None:
         writer.add(name, op.inputs[:1], op.outputs[0])
@@ -148,12 +148,12 @@ def reduce_by(name: str) -> Callable[[Operation, StepWriter], None]:
 
 
 def broadcast(goes_along: Callable[[Operation], bool] = lambda op: False) -> Fusion:
-    """Return the rule of what repeats a column along its rows, or a number at all places of a known shape.
+    """Return the fusion rule of repeating a column along its rows, or a number over a known shape.
 
     Parameters
     ----------
     goes_along : callable
-        ``goes_along(op)``: whether it repeats along rows whatever their number, so that this need not be known.
+        ``goes_along(op)``: whether the operation repeats along rows of any number, which may then be unknown.
     """
 
     def fits(op: Operation) -> bool:

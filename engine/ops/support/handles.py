@@ -1,4 +1,4 @@
-"""What a graph's operations share by name, made before a step asks for it."""
+"""Creation of resources shared by name in a graph, before a step uses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .context import Resources, StepContext
 
 
 class _NoStep(NamedTuple):
-    """The context of a kernel that runs for no step."""
+    """Context of a kernel that runs outside a step."""
 
     step: StepContext
     operation: str
@@ -22,15 +22,16 @@ class _NoStep(NamedTuple):
 
 
 def make_shared(graph: Graph, resources: Resources, names: Container[str]) -> None:
-    """Make the resources of some names that a graph has handles of, where that does nothing else.
+    """Make the resources of these names for which a graph has handles, where making has no other effect.
 
-    So what is restored is held against what it is for. An async source is not made: it would begin to give elements.
+    So a restored state is checked against the graph's description. An async source is not made: it would begin to
+    produce elements.
 
     Parameters
     ----------
     graph : Graph
     resources : Resources
-        Of a session.
+        Resources of a session.
     names : container of str
 
     Raises

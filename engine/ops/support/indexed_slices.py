@@ -1,4 +1,4 @@
-"""Sparse rows of a dense tensor: what the gradient of `gather` is."""
+"""IndexedSlices: sparse rows of a dense tensor, the gradient of `gather`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ...ir.tensor import Operators, Tensor
 class IndexedSlices:
     """Rows ``values[i]`` that stand at ``indices[i]`` of a tensor that is zero elsewhere.
 
-    A nested structure of its tensors. Given to an operation that wants one tensor it is made dense, repeated indices
-    adding up, which takes the dense shape; accumulation and variable updates keep it sparse, and do without.
+    A nested structure of its tensors. An operation that wants a dense tensor converts it, repeated indices adding up,
+    which needs the dense shape; accumulation and variable updates keep it sparse and need none.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class IndexedSlices:
     indices : int32 or int64 Tensor of shape [n]
         Their positions along axis 0, in any order, with repeats.
     dense_shape : int32 or int64 vector, or None
-        Shape of the tensor they stand for, if that is known.
+        Shape of the dense tensor, if known.
 
     Examples
     --------
@@ -54,15 +54,16 @@ class IndexedSlices:
 
     @property
     def shape(self) -> Shape:
-        """Static shape of the tensor it stands for."""
+        """Static shape of the dense tensor."""
         if self.dense_shape is None:
             rows: Shape = self.values.shape[1:]
             return Shape([None]) + rows
-        if not isinstance(self.dense_shape, Tensor):  # what was fetched
+        if not isinstance(self.dense_shape, Tensor):  # fetched values are arrays
             return Shape(self.dense_shape)
         return static_shape(self.dense_shape)
 
     def _as_tensor(self) -> Tensor:
+        """Return the dense tensor; GraphError without a dense shape."""
         if self.dense_shape is None:
             raise GraphError(
                 "IndexedSlices without a dense shape can not be made one tensor",
@@ -75,14 +76,14 @@ class IndexedSlices:
         return apply("ScatterNd", places, self.values, self.dense_shape)  # type: ignore[no-any-return]
 
     def _refuse(self, other: Any = None) -> Any:
-        """Refuse an operator; a tensor on the other side makes a tensor of the rows."""
+        """Refuse an operator; NotImplemented beside a tensor, whose own operator then converts the slices."""
         if isinstance(other, Operators):
             return NotImplemented
         raise GraphError(
             "IndexedSlices have no operators",
             wanted="a tensor",
             got=f"rows of a tensor of shape {self.shape}",
-            operation=getattr(self.values, "op", None),  # what was fetched has none
+            operation=getattr(self.values, "op", None),  # fetched values have none
             hint="convert_to_tensor(slices) is dense; IndexedSlices(2.0 * slices.values, slices.indices, "
             "slices.dense_shape) are other rows",
         )

@@ -1,7 +1,6 @@
-"""Work that keeps the interpreter lock, done a little at a time so that the event loop is not held up.
+"""Work that keeps the interpreter lock, done in small blocks so that the event loop is not held up.
 
-Kernels that take long run in threads. There the lock is kept by Python that is called for each element, and by a few
-functions of NumPy.
+Long kernels run in threads. They keep the lock while Python is called for each element, and in a few NumPy functions.
 """
 
 from __future__ import annotations
@@ -12,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-BLOCK = 2048  # elements for each of which Python is called without a break: about a millisecond
+BLOCK = 2048  # Python calls, one per element, without a break: about a millisecond
 
 
 def give_way() -> None:
-    """Let other threads have the interpreter, even if they ask for it only now."""
+    """Yield the interpreter lock to other threads, even to threads that request it only now."""
+    # Not sleep(0): without a pause this thread takes the lock again before a thread that was not yet waiting.
     time.sleep(1e-5)
 
 
 def elements(x: np.ndarray[Any, Any]) -> Iterator[Any]:
-    """Yield the elements of an array as Python's values, a block at a time, and give way behind each block."""
+    """Yield the elements of an array as Python values, block by block, and yield the lock after each block."""
     flat = x.reshape(-1)
     for start in range(0, x.size, BLOCK):
         if start:
@@ -30,14 +30,15 @@ def elements(x: np.ndarray[Any, Any]) -> Iterator[Any]:
 
 
 def running_count(xp: Any, flags: Any) -> Any:
-    """Return how many of a vector of bools are set up to each of them, int64; `cumsum` converts with the lock held."""
+    """Return the number of set flags up to each element of a bool vector, int64; `cumsum` converts under the lock."""
     return xp.cumsum(flags.astype(xp.int64))
 
 
 def repeated_numbers(counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return each number from 0 up as often as `counts` says, int64; ``numpy.repeat`` holds the lock.
+    """Return each index of `counts` repeated by its count, int64; ``numpy.repeat`` holds the lock.
 
-    Where the repetitions of one number end, the difference to the next that has any is added.
+    The result is a running sum: where the repetitions of an index end, the difference to the next repeated index is
+    added.
     """
     ends = np.cumsum(counts.astype(np.int64))
     result = np.zeros(int(ends[-1]) if ends.size else 0, np.int64)

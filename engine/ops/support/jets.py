@@ -1,4 +1,4 @@
-"""Numbers that carry their derivatives along some directions, for kernels whose gradient is wanted to any order.
+"""Numbers with their derivatives along some directions, for kernels that need gradients of any order.
 
 A jet of n directions is an array whose first dimension has 2^n rows. Row 0 is the value, and row S the derivative along
 the directions that are bits of S, each once: the products of a direction with itself are left out. So with a and b jets
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def jet(xp: Any, value: Any, directions: Sequence[Any]) -> Any:
-    """Return the jet of an array, and of directions of its shape along which it moves."""
+    """Return the jet of an array and the directions, of its shape, along which it moves."""
     rows = [xp.zeros(value.shape, dtype=value.dtype) for _ in range(2 ** len(directions))]
     rows[0] = value
     for i, direction in enumerate(directions):
@@ -33,7 +33,7 @@ def times(xp: Any, x: Any, y: Any) -> Any:
 
 
 def exponential(xp: Any, x: Any) -> Any:
-    """Return the exponential of a jet; of minus infinity it is 0, and does not move."""
+    """Return the exponential of a jet; for minus infinity it is 0, with zero derivatives."""
     if len(x) == 1:
         return xp.exp(x)
     a, b = _halves(x)
@@ -57,7 +57,7 @@ def _logarithm(xp: Any, x: Any) -> Any:
 
 
 def hidden(xp: Any, x: Any, shown: Any, value: float = 0.0) -> Any:
-    """Return a jet that is `value`, and does not move, where it is not `shown`."""
+    """Return a jet that is `value`, with zero derivatives, where it is not `shown`."""
     zero = xp.zeros((), dtype=x.dtype)
     result = xp.where(shown, x, zero)
     if value:
@@ -68,8 +68,9 @@ def hidden(xp: Any, x: Any, shown: Any, value: float = 0.0) -> Any:
 def log_sum_exp(xp: Any, terms: Any, axis: int) -> Any:
     """Return the logarithm of the sum of exponentials of a jet along an axis, which is kept with size 1.
 
-    Of minus infinities alone it is minus infinity, and does not move.
+    The result for minus infinities alone is minus infinity, with zero derivatives.
     """
+    # The maximum is a constant that cancels, so that only the values are shifted and not the derivatives.
     top = xp.max(terms[:1], axis, keepdims=True)
     is_finite = xp.isfinite(top)
     top = xp.where(is_finite, top, xp.zeros((), dtype=top.dtype))

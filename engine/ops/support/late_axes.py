@@ -1,7 +1,7 @@
-"""Axes that only a step knows: dimensions are permuted so that the operation goes along one that is known.
+"""Axes known only in a step: dimensions are permuted so that the operation runs along a known axis.
 
-Kernels take their axes as attributes, so that shapes, fusion and native programs know them while a step is compiled. An
-axis that is a tensor is rare; it costs two transpositions instead of a second form of every operation.
+Kernels take their axes as attributes, so that shapes, fusion and native programs know them while a step is compiled. A
+tensor axis is rare; it costs two transpositions instead of a second form of every operation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .common import shape_of
 
 
 def late_axis(axis: Any) -> Tensor | None:
-    """Return an axis that only a step knows as an int32 scalar; None for an axis that is known, or missing."""
+    """Return an axis known only in a step as an int32 scalar; None for a static or missing axis."""
     tensor = _late(axis)
     if tensor is not None and tensor.rank not in (0, None):
         raise ShapeError("an axis is a scalar", wanted="[]", got=tensor.shape, hint="take one element of it, as t[0]")
@@ -27,7 +27,7 @@ def late_axis(axis: Any) -> Tensor | None:
 
 
 def late_axes(axis: Any) -> Tensor | None:
-    """Return axes of which a step alone knows one as an int32 vector; None if all are known, or missing."""
+    """Return axes, some known only in a step, as an int32 vector; None if all are static, or missing."""
     tensor = _late(axis)
     if tensor is not None and tensor.rank not in (0, 1, None):
         raise ShapeError("axes are a vector", wanted="[n]", got=tensor.shape, hint="reshape(axes, [-1])")
@@ -35,6 +35,7 @@ def late_axes(axis: Any) -> Tensor | None:
 
 
 def _late(axis: Any) -> Tensor | None:
+    """Return an axis argument as an int32 tensor; None if its value is static or missing."""
     if axis is None or not as_symbolic(axis):
         return None
     tensor = index_tensor(axis)
@@ -51,7 +52,7 @@ def rank_of(x: Tensor) -> Tensor:
 
 
 def from_zero(axes: Tensor, rank: Tensor) -> Tensor:
-    """Return axes, of which negative ones count from the end, as numbers from 0 up."""
+    """Return axes, which may be negative, as numbers from 0 up."""
     return apply("Where", axes < 0, axes + rank, axes)  # type: ignore[no-any-return]
 
 
@@ -61,7 +62,7 @@ def numbers(start: Any, end: Any) -> Tensor:
 
 
 def joined(*vectors: Any) -> Tensor:
-    """Return int32 vectors as one."""
+    """Return int32 vectors concatenated."""
     return apply("Concat", [convert_to_tensor(each, int32) for each in vectors], axis=0)  # type: ignore[no-any-return]
 
 
@@ -89,24 +90,24 @@ def axis_to_front(x: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def along_last(type: str, x: Any, axis: Tensor, name: str | None, **attrs: Any) -> Tensor:
-    """Apply an operation that keeps the shape along an axis that only a step knows."""
+    """Apply an operation that keeps the shape along an axis known only in a step."""
     moved, back = axis_to_end(convert_to_tensor(x), axis)
     return permuted(apply(type, moved, axis=-1, **attrs), back, name)
 
 
 def among(axes: Tensor, rank: Tensor) -> Tensor:
-    """Return for each of `rank` dimensions whether it is one of the axes."""
+    """Return, for each of `rank` dimensions, whether the axes contain it."""
     each, every = apply("ExpandDims", numbers(0, rank), axis=1), apply("ExpandDims", from_zero(axes, rank), axis=0)
     return apply("Any", apply("Equal", each, every), axis=(1,), keepdims=False)  # type: ignore[no-any-return]
 
 
 def reduced(type: str, x: Any, axes: Tensor, keepdims: bool, name: str | None) -> Tensor:
-    """Reduce a tensor over axes that only a step knows: over the last dimension, which holds all of them."""
+    """Reduce a tensor over axes known only in a step: over a last dimension into which they are merged."""
     tensor = convert_to_tensor(x)
     rank, sizes = rank_of(tensor), shape_of(tensor)
     gone = among(axes, rank)
     kept = apply("BooleanMask", numbers(0, rank), apply("LogicalNot", gone))
-    # With an axis that there is not, or one twice, this is no permutation, which Permute refuses.
+    # An axis out of range, or a repeated axis, makes this no permutation, and Permute refuses it.
     moved = permuted(tensor, joined(kept, from_zero(axes, rank)))
     kept_sizes = apply("Gather", sizes, kept, axis=0, batch_dims=0)
     count = apply("Prod", apply("Where", gone, sizes, 1), axis=(0,), keepdims=False)
@@ -120,13 +121,13 @@ def reduced(type: str, x: Any, axes: Tensor, keepdims: bool, name: str | None) -
 
 
 def concatenated(values: Sequence[Any], axis: Tensor, name: str | None) -> Tensor:
-    """Join tensors of one rank along an axis that only a step knows."""
+    """Join tensors of one rank along an axis known only in a step."""
     moved = [axis_to_front(each, axis) for each in values]
     return permuted(apply("Concat", [each for each, _ in moved], axis=0), moved[0][1], name)
 
 
 def gathered(params: Any, indices: Tensor, axis: Tensor, name: str | None) -> Tensor:
-    """Take rows along an axis that only a step knows."""
+    """Take rows along an axis known only in a step."""
     tensor = convert_to_tensor(params)
     moved, _ = axis_to_front(tensor, axis)
     rows = apply("Gather", moved, indices, axis=0, batch_dims=0)
@@ -137,7 +138,7 @@ def gathered(params: Any, indices: Tensor, axis: Tensor, name: str | None) -> Te
 
 
 def expanded(x: Any, axis: Tensor, name: str | None) -> Tensor:
-    """Insert a dimension of size 1 at a place that only a step knows."""
+    """Insert a dimension of size 1 at an axis known only in a step."""
     tensor = convert_to_tensor(x)
     rank, sizes = rank_of(tensor), shape_of(tensor)
     place = from_zero(axis, rank + 1)

@@ -1,4 +1,4 @@
-"""Short names for the arrays that samples are made of."""
+"""Short constructors of the arrays in samples."""
 
 from __future__ import annotations
 

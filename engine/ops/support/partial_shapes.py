@@ -1,4 +1,4 @@
-"""Shapes of which parts are known while building: numbers are computed at once, the rest by the step."""
+"""Partially known shapes: known sizes are computed while building, the others by the step."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Part = int | Tensor  # a size, or sizes in a vector
 
 
 def leading(x: Tensor, count: int) -> list[Part]:
-    """Return the first dimensions of a tensor, each a number where it is known."""
+    """Return the first dimensions of a tensor, each as an integer where it is known."""
     known = [None] * count if x.rank is None else list(x.shape[:count])
     return [shape_of(x)[i] if d is None else d for i, d in enumerate(known)]
 
 
 def trailing(x: Tensor, start: int) -> list[Part]:
-    """Return the other dimensions; in one vector where the rank is not known."""
+    """Return the dimensions from `start` on; in a single vector if the rank is unknown."""
     return [shape_of(x)[start:]] if x.rank is None else leading(x, x.rank)[start:]
 
 
 def joined(parts: Sequence[Part]) -> Tensor:
-    """Return the shape that is made of parts, as an int32 vector."""
+    """Return the shape made of parts, as an int32 vector."""
     if all(isinstance(part, int) for part in parts):
         return constant(np.asarray(parts, np.int32))
     return apply("Concat", [_as_vector(part) for part in parts], axis=0)  # type: ignore[no-any-return]
@@ -42,7 +42,7 @@ def _as_vector(part: Part) -> Tensor:
 
 
 def product(parts: Sequence[Part]) -> Part:
-    """Return how many elements there are in a shape that is made of parts."""
+    """Return the number of elements of a shape made of parts."""
     known = [part for part in parts if isinstance(part, int)]
     if len(known) == len(parts):
         return math.prod(known)
@@ -50,7 +50,7 @@ def product(parts: Sequence[Part]) -> Part:
 
 
 def divided(size: Part, divisor: int, x: Tensor, what: str) -> Part:
-    """Divide a size, which has to come out even."""
+    """Divide a size by a divisor; ShapeError if a known size is no multiple of it."""
     if isinstance(size, int) and size % divisor:
         raise ShapeError(
             f"blocks do not fit the {what}",
@@ -65,13 +65,13 @@ def divided(size: Part, divisor: int, x: Tensor, what: str) -> Part:
 def rearranged(
     x: Tensor, apart: Sequence[Part], perm: tuple[int, ...], together: Sequence[Part], name: str | None = None
 ) -> Tensor:
-    """Reshape `x` to the sizes `apart`, put these in the order `perm`, and reshape to the sizes `together`."""
+    """Reshape `x` to the sizes `apart`, transpose by `perm`, and reshape to the sizes `together`."""
     moved = apply("Transpose", apply("Reshape", x, joined(apart)), perm=perm)
     return with_parts(apply("Reshape", moved, joined(together), name=name), together)
 
 
 def with_parts(tensor: Tensor, parts: Sequence[Part]) -> Tensor:
-    """Return a tensor, known to have the shape that is made of parts."""
+    """Return a tensor with the static shape that its parts imply."""
     if not any(isinstance(part, Tensor) and part.rank != 0 for part in parts):
         tensor.set_shape(Shape([part if isinstance(part, int) else None for part in parts]))
     return tensor

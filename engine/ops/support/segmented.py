@@ -1,7 +1,7 @@
-"""Rows of the same number combined by any function, for kernels that are written once for NumPy and for a GPU.
+"""Rows of equal numbers combined by any function, for kernels written once for NumPy and for a GPU.
 
-A GPU has atomic additions, but hardly another function. There rows are sorted by their numbers, and each is combined
-with those before it in steps that double their reach (Hillis and Steele, Data Parallel Algorithms, 1986).
+A GPU has atomic additions, but hardly another atomic function. There rows are sorted by number, and each is combined
+with earlier rows in steps of doubling reach (Hillis and Steele, Data Parallel Algorithms, 1986).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from .array_library import add_at
 
 
 def combine_at(xp: Any, function: str, out: Any, places: Any, updates: Any) -> None:
-    """Combine rows with those of `out` at their places, in the order in which they come.
+    """Combine rows with the rows of `out` at their places, in the order of `places`.
 
     Parameters
     ----------
     xp : module
     function : {'multiply', 'divide', 'maximum', 'minimum'}
-    out : array of shape [n, width], in the order of C
+    out : array of shape [n, width], C-contiguous
     places : integer array of shape [m]
     updates : array of shape [m, width]
     """
@@ -30,18 +30,19 @@ def combine_at(xp: Any, function: str, out: Any, places: Any, updates: Any) -> N
         return
     order = xp.argsort(places, kind="stable")
     numbers = places[order]
+    # Dividing by several rows is dividing once by their product.
     rows = scan_equal(xp, "multiply" if function == "divide" else function, updates[order], numbers)
     last = xp.nonzero(~_continues(xp, numbers))[0]
     out[numbers[last]] = getattr(xp, function)(out[numbers[last]], rows[last])
 
 
 def _continues(xp: Any, numbers: Any) -> Any:
-    """Whether the number behind each is the same."""
+    """Return, for each number of a sorted vector, whether the next number is equal."""
     return xp.concatenate([numbers[1:] == numbers[:-1], xp.zeros(min(numbers.size, 1), dtype=xp.bool_)])
 
 
 def scan_equal(xp: Any, function: str, rows: Any, numbers: Any) -> Any:
-    """Combine each row with those before it that have its number; the numbers are sorted."""
+    """Combine each row with the earlier rows of its number; `numbers` is sorted."""
     combine, step = getattr(xp, function), 1
     rows = rows.copy()
     while step < numbers.size:
@@ -52,7 +53,8 @@ def scan_equal(xp: Any, function: str, rows: Any, numbers: Any) -> Any:
 
 
 def products_of_others(xp: Any, rows: Any, numbers: Any) -> Any:
-    """Multiply, for each row, the other rows that have its number; the numbers are sorted."""
+    """Return, for each row, the product of the other rows of its number; `numbers` is sorted."""
+    # Not the product of all divided by the row: a row may contain zeros.
     before = _multiplied_before(xp, rows, numbers)
     behind = _multiplied_before(xp, rows[::-1], numbers[::-1])[::-1]
     return before * behind
@@ -67,7 +69,7 @@ def _multiplied_before(xp: Any, rows: Any, numbers: Any) -> Any:
 
 
 def places_among_equals(xp: Any, numbers: Any) -> Any:
-    """Return for each number how many of the same come before it."""
+    """Return, for each number, how many equal numbers come before it."""
     order = xp.argsort(numbers, kind="stable")
     ordered = numbers[order]
     places = xp.zeros(numbers.shape, dtype=xp.int64)

@@ -1,22 +1,24 @@
-"""Shapes that are equal, or not broadcast, although they are not fully known while building."""
+"""Equality of shapes, and absence of broadcasting, for shapes that are not fully known while building."""
 
 from __future__ import annotations
 
 from ...base.shapes import Shape
 from ...ir.tensor import Tensor
 
-UNARY: set[str] = set()  # elementwise operations of one operand, and of two
+UNARY: set[str] = set()  # types of elementwise operations of one operand; BINARY of two
 BINARY: set[str] = set()
 _KEY = "shape source"
 
 
 def keeps_shape(x: Tensor, y: Tensor) -> bool:
-    """Whether broadcasting `x` with `y` surely gives the shape of `x`."""
+    """True if broadcasting `x` with `y` surely has the shape of `x`."""
     return x is y or _covers(x.shape, y.shape) or shape_source(x) is shape_source(y)
 
 
 def shape_source(tensor: Tensor) -> Tensor:
-    """Return the tensor, computed before this one, from which it has its shape."""
+    """Return the earlier tensor from which `tensor` inherits its shape, or `tensor` itself."""
+    # A work list and not recursion: chains of elementwise operations are longer than Python's stack.
+    # Results are kept with the tensors, so that later calls visit only new tensors.
     work = [tensor]
     while work:
         top = work[-1]
@@ -34,10 +36,10 @@ def _agreed(tensor: Tensor) -> Tensor:
 
 
 def _shaped_like(tensor: Tensor) -> list[Tensor]:
-    """Return operands which, if they all have one shape, give it to the tensor."""
+    """Return operands which, if they all have the same shape, determine the shape of the tensor."""
     op = tensor.op
     if op.region.parent is None:
-        return []  # it may be fed, with another shape than it would have
+        return []  # tensors of the root region may be fed, with another shape
     if op.type == "Split":
         return op.outputs[:1] if tensor.index else []
     if op.type in BINARY:

@@ -1,4 +1,4 @@
-"""State of a session that operations find by a shared name."""
+"""State of a session that operations share by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .context import Resources
 
 
 class SharedResource(Resource):
-    """A resource that says what it is, in which all who share it must agree.
+    """A resource with a description, `spec`, on which all its users must agree.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ S = TypeVar("S", bound=SharedResource)
 def shared(
     resources: Resources, container: str, name: str, spec: Any, make: Callable[[str, Any], S], agreeing: str, who: str
 ) -> S:
-    """Return the session's resource of a name, made by ``make(name, spec)`` when nobody has asked for it yet.
+    """Return the session's resource of a name, made by ``make(name, spec)`` on first use.
 
     Parameters
     ----------
@@ -38,19 +38,19 @@ def shared(
     container : str
         The kind of state, in the plural.
     name : str
-        By which it is shared.
+        Shared name.
     spec : object
-        What it is.
+        Description of the resource.
     make : callable
     agreeing : str
-        In what all of one name must agree, for the error.
+        Properties that must agree among users of a name, for the error.
     who : str
-        The operation that asks.
+        Name of the requesting operation.
 
     Raises
     ------
     OpError
-        If it is another than `spec` says (rule 130).
+        If the existing resource has another `spec` (rule 130).
     """
     found = resources.get_or_create(container, name, lambda name: make(name, spec))
     if found.spec != spec:

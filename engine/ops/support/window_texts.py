@@ -1,6 +1,6 @@
-"""What docstrings of convolutions and of pooling say alike: their parameters, and the errors that these raise.
+"""Docstring texts shared by convolutions and pooling: their parameters and errors.
 
-A docstring names a text in braces, behind the name that the parameter has in that function: ``stride : {strides}``.
+A docstring refers to a text by its name in braces after the function's own parameter name: ``stride : {strides}``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SAME = "SAME pads so that there are ``ceil(size / stride)`` windows."
 
 
 def _numbers(rank: int | None) -> str:
-    """Say which numbers may be given for the spatial dimensions."""
+    """Return the text about numbers for the spatial dimensions."""
     each = "" if rank == 1 else "one for each dimension, "
     whole = "those" if rank is None else f"{rank + 2}"
     return f"One number, {each}or {whole} with 1 for the batch and the channels."
@@ -34,7 +34,7 @@ def _formats(rank: int | None) -> str:
 
 
 def of_convolution(rank: int | None = None) -> dict[str, str]:
-    """Return the texts of a convolution over so many spatial dimensions; of any number when None."""
+    """Return the texts of a convolution over `rank` spatial dimensions; over any number when None."""
     return {
         "strides": f"int or sequence of int\nFrom one window to the next. {_numbers(rank)}",
         "padding": "{'VALID', 'SAME'} or sequence of pairs\n"
@@ -50,13 +50,13 @@ def of_convolution(rank: int | None = None) -> dict[str, str]:
 
 
 def of_transposed(rank: int) -> dict[str, str]:
-    """Return the texts of what goes from the result of a convolution back to what it is of, or to its filters."""
+    """Return the texts of operations from a convolution's result back to its input, or to its filters."""
     errors = "ShapeError\n    If a convolution of these shapes does not give such a result, as far as they are known.\n"
     return {**of_convolution(rank), "errors": errors + of_convolution(rank)["errors"].partition("input.\n")[2]}
 
 
 def of_pooling(rank: int | None = None) -> dict[str, str]:
-    """Return the texts of pooling over so many spatial dimensions; of any number when None."""
+    """Return the texts of pooling over `rank` spatial dimensions; over any number when None."""
     return {
         "ksize": "int or sequence of int\n"
         f"Size of the windows, and how far they are from one another. {_numbers(rank)}",
@@ -72,12 +72,12 @@ def of_pooling(rank: int | None = None) -> dict[str, str]:
 
 
 def documented(texts: Mapping[str, str]) -> Callable[[F], F]:
-    """Return a decorator that puts texts where the docstring of a function names them in braces.
+    """Return a decorator that replaces names in braces in a function's docstring by texts.
 
     Parameters
     ----------
     texts : mapping of str to str
-        That of a parameter has its type in the first line; that of errors is a whole section.
+        The text of a parameter has its type in the first line; the text of errors is a whole section.
     """
 
     def put(function: F) -> F:
@@ -93,7 +93,7 @@ def documented(texts: Mapping[str, str]) -> Callable[[F], F]:
 
 
 def _laid_out(before: str, text: str) -> list[str]:
-    """Return the lines of a text behind the name of its parameter, or of a section behind its indent."""
+    """Return the lines of a text after the name of its parameter, or of a section after its indent."""
     indent = before[: len(before) - len(before.lstrip())]
     first, _, rest = text.partition("\n")
     if not before.strip():

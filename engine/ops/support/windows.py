@@ -1,6 +1,7 @@
-"""Windows that slide over the spatial dimensions of images: which elements each of them sees.
+"""Windows that slide over the spatial dimensions of images: which elements each window sees.
 
-Kernels go over the places in a window and not over the windows: what all windows have at one place is a strided view.
+Kernels iterate over the places in a window and not over the windows: the elements of all windows at a place are a
+strided view.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Windows:
     before : int
         Elements of padding before the first.
     count : int
-        How many windows there are.
+        Number of windows.
     """
 
     size: int
@@ -46,7 +47,8 @@ class Windows:
     count: int
 
     def at(self, place: int) -> tuple[slice, slice]:
-        """Return which windows have an element at a place, where padding has none, and these elements."""
+        """Return the slice of windows that see an element (not padding) at a place, and the slice of these elements."""
+        # Window i sees at `place` the element i * stride - offset: first and last are the i for which it exists.
         offset = self.before - place * self.rate
         first = max(0, -(-offset // self.stride))
         last = min(self.count, (self.size - 1 + offset) // self.stride + 1)
@@ -56,7 +58,7 @@ class Windows:
         return slice(first, last), slice(start, start + (last - first - 1) * self.stride + 1, self.stride)
 
     def lengths(self) -> list[int]:
-        """Return how many elements each window has, padding not counted."""
+        """Return the number of elements in each window, without padding."""
         found = [0] * self.count
         for place in range(self.window):
             for i in range(*self.at(place)[0].indices(self.count)):
@@ -65,7 +67,7 @@ class Windows:
 
 
 def along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windows:
-    """Return the windows along an axis of an image; ValueError if that is too small."""
+    """Return the windows along an axis of an image; ValueError if the image is too small."""
     count, reach = _count(size, window, stride, rate, padding), (window - 1) * rate + 1
     if count < 0:
         raise ValueError(f"a window of {reach} elements is larger than the image, of {size} with padding {padding}")
@@ -79,7 +81,7 @@ def along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windo
 
 
 def _count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
-    """Return how many windows there are; a negative number if the image is too small."""
+    """Return the number of windows; negative if the image is too small."""
     if padding == "SAME":
         return -(-size // stride)
     around = 0 if padding == "VALID" else sum(padding)
@@ -98,7 +100,7 @@ def spatial_axes(attrs: Mapping[str, Any]) -> range:
 
 
 def windows_of(sizes: Sequence[int], attrs: Mapping[str, Any]) -> list[Windows]:
-    """Return the windows along each spatial axis of an image of a shape."""
+    """Return the windows along each spatial axis of an image of these sizes; ValueError for a wrong rank."""
     if len(sizes) != len(attrs["window"]) + 2:
         raise ValueError(
             f"images with {len(attrs['window'])} spatial dimensions are wanted, not of shape {list(sizes)}"
@@ -117,7 +119,7 @@ def check_not_empty(windows: Sequence[Windows]) -> None:
 
 
 def places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
-    """Yield for each place in a window its number, an index of the windows that have it, and one of these elements."""
+    """Yield, per place in a window, its number, the index of windows that see an element there, and the elements' index."""
     lead = (slice(None),) * spatial_axes(attrs)[0]
     for number, place in enumerate(itertools.product(*(range(each.window) for each in windows))):
         pairs = [each.at(k) for each, k in zip(windows, place, strict=True)]
@@ -125,7 +127,7 @@ def places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tup
 
 
 def counts_in(sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return a shape whose spatial dimensions are the numbers of windows."""
+    """Return `sizes` with the spatial dimensions replaced by the numbers of windows."""
     result = list(sizes)
     for axis, each in zip(spatial_axes(attrs), windows, strict=True):
         result[axis] = each.count
@@ -135,14 +137,14 @@ def counts_in(sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[s
 def check_fits(
     found: Sequence[int], sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[str, Any]
 ) -> None:
-    """Raise ValueError unless there is one element for each window of an image of a shape."""
+    """Raise ValueError unless `found` is the shape of one element for each window of an image."""
     wanted = counts_in(sizes, windows, attrs)
     if tuple(found) != wanted:
         raise ValueError(f"an image of shape {tuple(sizes)} has windows of shape {wanted}, not {tuple(found)}")
 
 
 def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
-    """Return the static shape of one result for each window of an image of a shape."""
+    """Return the static shape of one result for each window of an image."""
     check_windows(attrs)
     image = list(shape.with_rank(len(attrs["window"]) + 2))
     each = zip(spatial_axes(attrs), attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
@@ -152,6 +154,7 @@ def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
 
 
 def _static_count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
+    """Return the number of windows; ShapeError if the image is too small."""
     count = _count(size, window, stride, rate, padding)
     if count < 0:
         raise ShapeError(
@@ -164,7 +167,7 @@ def _static_count(size: int, window: int, stride: int, rate: int, padding: Any) 
 
 
 def check_windows(attrs: Mapping[str, Any]) -> None:
-    """Raise GraphError for windows that there are not: a text may say anything."""
+    """Raise GraphError for invalid windows: a graph read from text may contain anything."""
     numbers = [attrs[key] for key in ("window", "strides", "rates")]
     if any(not isinstance(n, int) or n < 1 for each in numbers for n in each) or len({len(n) for n in numbers}) != 1:
         raise GraphError(
@@ -178,7 +181,7 @@ def check_windows(attrs: Mapping[str, Any]) -> None:
 
 
 def check_padding(padding: Any, rank: int) -> None:
-    """Raise GraphError for padding that is no pair of sizes for each spatial dimension."""
+    """Raise GraphError for padding other than a pair of sizes for each spatial dimension."""
     pairs = not isinstance(padding, str) and len(padding) == rank and all(len(p) == 2 for p in padding)
     if not pairs or any(not isinstance(n, int) or n < 0 for pair in padding for n in pair):
         raise GraphError(
@@ -190,29 +193,28 @@ def check_padding(padding: Any, rank: int) -> None:
 
 
 def patch_size(attrs: Mapping[str, Any]) -> int:
-    """Return how many elements a window has."""
+    """Return the number of elements in a window."""
     return math.prod(attrs["window"])
 
 
 def spatial(value: Any, rank: int, what: str, channels_first: bool = False) -> tuple[int, ...]:
-    """Read an argument that has a number for each spatial dimension.
+    """Read an argument with a number for each spatial dimension.
 
     Parameters
     ----------
     value : int or sequence of int
-        One for all, one for each, or one for each dimension of the image, of which those of the batch and of channels
-        are 1.
+        A number for all, a number for each, or a number for each dimension of the image, 1 for batch and channels.
     rank : int
-        How many spatial dimensions there are.
+        Number of spatial dimensions.
     what : str
-        The argument's name.
+        Name of the argument.
     channels_first : bool
         Whether channels are before the spatial dimensions.
 
     Returns
     -------
     tuple of int
-        One for each spatial dimension.
+        A number for each spatial dimension.
     """
     numbers = static_ints(value, what)
     if len(numbers) == 1:
@@ -232,7 +234,7 @@ def spatial(value: Any, rank: int, what: str, channels_first: bool = False) -> t
 
 
 def is_channels_first(data_format: str | None, rank: int) -> bool:
-    """Read the argument that says where channels are, of images with so many spatial dimensions."""
+    """Read the data format of images with `rank` spatial dimensions; True if channels are first."""
     last, first = LAYOUTS[rank]
     if not isinstance(data_format, str | None) or data_format not in (None, last, first):
         raise GraphError(
@@ -245,18 +247,18 @@ def is_channels_first(data_format: str | None, rank: int) -> bool:
 
 
 def channels_last(x: Tensor, rank: int, channels_first: bool = True) -> Tensor:
-    """Return images with their channels last, which may be first."""
+    """Return images with their channels last, transposed if `channels_first`."""
     order = (0, *range(2, rank + 2), 1)
     return apply("Transpose", x, perm=order) if channels_first else x
 
 
 def channels_first_again(y: Tensor, rank: int, name: str | None = None) -> Tensor:
-    """Return images `y` of `rank` spatial dimensions, whose channels are last, with them first."""
+    """Return images `y` of `rank` spatial dimensions, whose channels are last, with the channels first."""
     return apply("Transpose", y, perm=(0, rank + 1, *range(1, rank + 1)), name=name)  # type: ignore[no-any-return]
 
 
 def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:
-    """Read an argument that says how images are padded: 'SAME', 'VALID', or pairs of sizes."""
+    """Read the padding of images: 'SAME', 'VALID', or pairs of sizes."""
     if isinstance(value, str):
         return value.upper()
     if not hasattr(value, "__iter__") or isinstance(value, (Tensor, dict)):
@@ -277,7 +279,7 @@ def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:
 def window_attrs(
     window: Any, strides: Any, rates: Any, padding: Any, rank: int, channels_first: bool = False
 ) -> dict[str, Any]:
-    """Return the attributes of an operation by windows from the arguments of its public function."""
+    """Return the attributes of a windowed operation from the arguments of its public function."""
     return {
         "window": spatial(window, rank, "ksize", channels_first),
         "strides": spatial(strides, rank, "strides", channels_first),
