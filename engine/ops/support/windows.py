@@ -119,7 +119,7 @@ def check_not_empty(windows: Sequence[Windows]) -> None:
 
 
 def places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
-    """Yield, per place in a window, its number, the index of windows that see an element there, and the elements' index."""
+    """Yield, per place in a window, its number, the index of windows that see an element, and the element index."""
     lead = (slice(None),) * spatial_axes(attrs)[0]
     for number, place in enumerate(itertools.product(*(range(each.window) for each in windows))):
         pairs = [each.at(k) for each, k in zip(windows, place, strict=True)]
