@@ -1,4 +1,4 @@
-"""The elements of a TensorArray in blocks."""
+"""Elements of a TensorArray in blocks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Array = np.ndarray[Any, Any]
 
 
 class Blocks:
-    """The rows of an array in blocks, of which some may be elsewhere; as a series is read by what brings them.
+    """The rows of an array in blocks, some perhaps off the device; the swapper reads them like a series.
 
     Attributes
     ----------
     cursor : int
-        Block that was read last of those that may be elsewhere.
+        Last read block that may be off the device.
     parts : list of numpy.ndarray or SwappableArray
     """
 
@@ -26,5 +26,5 @@ class Blocks:
         self.parts: list[Any] = [rows[i : i + count] for i in range(0, len(rows), count)]
 
     def at(self, index: int) -> Any:
-        """Return what a block is, or None if there is none."""
+        """Return the content of a block, or None if the index is out of range."""
         return self.parts[index] if 0 <= index < len(self.parts) else None

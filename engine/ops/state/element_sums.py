@@ -1,4 +1,4 @@
-"""Sums of what is written to the elements of gradient arrays; much of it is added up in threads, in order."""
+"""Sums of values written to the elements of gradient arrays; large sums are computed in threads, in order."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..support import copies
 from ..support.context import KernelContext, LongCall, Wait, succeeded, until_ended
 
 Array = np.ndarray[Any, Any]
-Addend = tuple[Element, Array]  # what is to be added to an element's value
+Addend = tuple[Element, Array]  # an element, and the array to add to its value
 
 
 class ElementSums:
-    """Adds to the elements of one array.
+    """Addition to the elements of an array.
 
     Parameters
     ----------
     xp : module
-        The library of the arrays.
+        Library of the arrays.
     """
 
     __slots__ = ("_turns", "_xp")
@@ -33,7 +33,7 @@ class ElementSums:
         self._turns = Turns()
 
     def add(self, addends: list[Addend], context: KernelContext) -> Wait | None:
-        """Add now, or return what waits until a thread has."""
+        """Add now, or return the function that waits until a thread has added."""
         calls = context.step.long_calls
         if calls is None or not (self._turns.taken or sum(array.nbytes for _, array in addends) >= copies.LARGE):
             self._add_all(addends)
@@ -42,12 +42,14 @@ class ElementSums:
 
     def _add_all(self, addends: list[Addend]) -> None:
         for element, array in addends:
+            # An element's first value belongs to its writer, so the first sum is a new array; later sums are in place.
             if element.owned:
                 self._xp.add(element.value, array, out=element.value)
             else:
                 element.value, element.owned = self._xp.asarray(element.value + array), True
 
     async def _add_elsewhere(self, addends: list[Addend], call: Callable[..., LongCall]) -> None:
+        """Add in a thread in turn; a started addition ends before a cancelled step does."""
         async with self._turns.turn():
             running = call(addends)
             try:

@@ -1,4 +1,4 @@
-"""Whole files as operations: ReadFile, WriteFile, MatchingFiles; in threads, as TensorFlow 1 has them."""
+"""Whole files as operations: ReadFile, WriteFile and MatchingFiles, in threads, as in TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 
 def content_dtype(dtype: Any) -> DType:
-    """Return the dtype in which a file's content is wanted; DtypeError unless it is uint8 or string."""
+    """Return the requested dtype of a file's content; DtypeError unless uint8 or string."""
     found = as_dtype(dtype)
     if found not in (uint8, string):
         raise DtypeError(
@@ -47,7 +47,7 @@ def content_shape(dtype: DType) -> Shape:
 
 
 def as_content(data: bytes | str, dtype: DType) -> Array:
-    """Return content as an array: a line, or that of a file, as text without its byte order mark.
+    """Return content, a line or a whole file, as an array; text loses its byte order mark.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def read_file(filename: Any, name: str | None = None, *, dtype: Any = "uint8") -
     Raises
     ------
     OpError
-        When a step runs it, if the file can not be read.
+        When a step runs it, if the file cannot be read.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def read_file(filename: Any, name: str | None = None, *, dtype: Any = "uint8") -
 
 @public
 def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
-    """Return an operation that writes a file, in a thread; directories are made where there are none.
+    """Return an operation that writes a file, in a thread; missing directories are made.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Operati
     Raises
     ------
     OpError
-        When a step runs it, if the file can not be written.
+        When a step runs it, if the file cannot be written.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Operati
 
 @public
 def matching_files(pattern: Any, name: str | None = None) -> Tensor:
-    """Return the paths of the files that patterns match, sorted; none is no error.
+    """Return the paths of the files that match patterns, sorted; empty without a match.
 
     Parameters
     ----------

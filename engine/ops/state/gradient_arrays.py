@@ -1,7 +1,7 @@
-"""Where gradient functions of TensorArray operations find the gradient array of an array.
+"""Lookup of the gradient array of a TensorArray, for the gradient functions of its operations.
 
-A call of ``gradients()`` opens a scope; within it each forward array has one gradient array, found or made when
-first asked for (rule 111), and another call has others.
+A call of ``gradients()`` opens a scope, in which each forward array has a single gradient array, made on first use
+(rule 111). Another call has its own gradient arrays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def scope(make: Make) -> Iterator[dict[Tensor, Tensor]]:
     Yields
     ------
     dict
-        The gradient handle of each forward handle asked for so far.
+        The gradient handle of each forward handle requested so far.
     """
     made: dict[Tensor, Tensor] = {}
     token = _scope.set((make, made))

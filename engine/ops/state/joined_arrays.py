@@ -1,4 +1,4 @@
-"""Several arrays made one, each copied once: straight from where it is, though that may not be the device's memory."""
+"""Joining arrays with one copy of each, straight from the memory where it lies, on or off the device."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Array = np.ndarray[Any, Any]
 def joined(
     join: Callable[[list[Any]], Any], values: list[Any], put_back: list[tuple[Element, Any]], context: KernelContext
 ) -> Any:
-    """Return ``join(values)``, or what gives it where that takes long.
+    """Return ``join(values)``, or an awaitable of the result if joining takes long.
 
-    Values that may be elsewhere are joined at once: only the loop's thread finds them.
+    Values that may be off the device are joined at once: only the loop's thread may access them.
 
     Parameters
     ----------
     put_back : list of (Element, object)
-        What elements are to hold again if there is no memory for the result.
+        Contents to restore to the elements if there is no memory for the result.
     """
     calls = context.step.long_calls
     if calls is None or any(isinstance(value, SwappableArray) for value in values) or _size(values) < copies.LARGE:
@@ -50,7 +50,7 @@ async def _joined(
 
 @contextmanager
 def not_read_if_refused(put_back: list[tuple[Element, Any]]) -> Iterator[None]:
-    """Let elements keep their values if there is no memory for what is made of them: it may be tried again."""
+    """Restore the values of elements if there is no memory for the result, so that the read can be repeated."""
     try:
         yield
     except MemoryError:
@@ -60,12 +60,12 @@ def not_read_if_refused(put_back: list[tuple[Element, Any]]) -> Iterator[None]:
 
 
 def concatenated_with_lengths(xp: Any, values: list[Any]) -> tuple[Array, Array]:
-    """Join values along their first dimension; return the result and their lengths."""
+    """Join values along their first dimension; return the result and the lengths of the values."""
     return concatenated(xp, values), np.array([value.shape[0] for value in values], np.int32)
 
 
 def stacked(xp: Any, values: list[Any]) -> Array:
-    """Do what `numpy.stack` does, without a view of each value."""
+    """Return `numpy.stack` of values, without making a view of each value."""
     if any(isinstance(value, SwappableArray) for value in values):
         count = len(values)
         return _gathered(xp, values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)])
@@ -75,7 +75,7 @@ def stacked(xp: Any, values: list[Any]) -> Array:
 
 
 def concatenated(xp: Any, values: list[Any]) -> Array:
-    """Do what `numpy.concatenate` does, with values that may be elsewhere."""
+    """Return `numpy.concatenate` of values that may be off the device."""
     if not any(isinstance(value, SwappableArray) for value in values):
         return xp.concatenate(values)  # type: ignore[no-any-return]
     bounds = [0, *accumulate(value.shape[0] for value in values)]
@@ -84,7 +84,7 @@ def concatenated(xp: Any, values: list[Any]) -> Array:
 
 
 def _gathered(xp: Any, values: list[Any], shape: tuple[int, ...], pieces: Callable[[Array], Iterable[Array]]) -> Array:
-    """Return an array whose pieces are the values, each copied straight from where it is."""
+    """Return an array whose pieces are the values, each copied straight from its memory."""
     result: Array = xp.empty(shape, values[0].dtype)
     for piece, value in zip(pieces(result), values, strict=True):
         if isinstance(value, SwappableArray):

@@ -31,14 +31,14 @@ _SUFFIX = ".safetensors"
 
 
 class _Part(NamedTuple):
-    """Of a tensor of some shape, what lies between some bounds.
+    """A rectangular part of a tensor.
 
     Attributes
     ----------
     shape : tuple of int
-        Of the whole.
+        Shape of the whole tensor.
     bounds : tuple of (int, int)
-        For each dimension, where it begins and ends.
+        Begin and end in each dimension.
     """
 
     shape: tuple[int, ...]
@@ -46,11 +46,11 @@ class _Part(NamedTuple):
 
     @property
     def own_shape(self) -> tuple[int, ...]:
-        """The shape of the part."""
+        """Shape of the part."""
         return tuple(end - begin for begin, end in self.bounds)
 
     def overlap(self, other: _Part) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Return where the part has what another one has too, and where that has it."""
+        """Return the slices of the intersection with another part, within this part and within `other`."""
         both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(self.bounds, other.bounds, strict=True)]
         mine = tuple(slice(a - own[0], max(a, b) - own[0]) for (a, b), own in zip(both, self.bounds, strict=True))
         its = tuple(slice(a - own[0], max(a, b) - own[0]) for (a, b), own in zip(both, other.bounds, strict=True))
@@ -62,7 +62,7 @@ def _whole(shape: Sequence[int]) -> _Part:
 
 
 def _parsed(spec: str) -> _Part:
-    """Return what TensorFlow's ``shape_and_slices`` say: "4 3 0,2:-", the shape and, for each dimension, what of it."""
+    """Return the part named by TensorFlow's ``shape_and_slices``, such as "4 3 0,2:-": the shape, then the bounds."""
     try:
         *dims, bounds = spec.split()
         shape = tuple(map(int, dims))
@@ -102,7 +102,7 @@ def _texts(array: Any) -> list[str]:
 
 
 def _key(path: str, name: str, spec: str, tensor: Array) -> str:
-    """Return the name that a tensor, or a slice, has in a file."""
+    """Return the name of a tensor, or of a slice, in a file; CheckpointError if the slice has another shape."""
     if not spec:
         return name
     if _parsed(spec).own_shape != tensor.shape:
@@ -118,6 +118,8 @@ def _key(path: str, name: str, spec: str, tensor: Array) -> str:
 
 
 def _write(path: str, names: list[str], specs: list[str], tensors: Sequence[Array], stop: threading.Event) -> None:
+    """Save tensors to a file in a thread; CheckpointError if the file cannot be written or `stop` is set meanwhile."""
+
     def check() -> None:
         if stop.is_set():
             raise CheckpointError("the step that saves was cancelled", file=path, hint="run it again")
@@ -141,7 +143,7 @@ def _save(xp: Any, context: KernelContext, prefix: Any, names: Any, specs: Any, 
 
 
 async def _ended(call: Any, stop: threading.Event) -> None:
-    """Wait for a thread that writes; a step that is cancelled stops it, and ends when nothing is left of the file."""
+    """Wait for a writing thread; a cancelled step stops the thread, and ends after the partial file is gone."""
     try:
         await asyncio.wait([call])
     except asyncio.CancelledError:
@@ -165,10 +167,10 @@ define(
 def save_v2(
     prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: Sequence[Any], name: str | None = None
 ) -> Operation:
-    """Return an operation that writes tensors into a file, in a thread; the step goes on meanwhile.
+    """Return an operation that writes tensors to a file, in a thread, while the step continues.
 
-    The file is there when it is whole and on the disk, and takes the place of one of that name. With one operation on
-    each device, each with a file of its own, every device writes what it has. A `Checkpointer` needs none of them.
+    The file appears when it is complete and on the disk, and replaces an existing file of that name. With an operation
+    and a file for each device, every device writes its own tensors. A `Checkpointer` needs none of these operations.
 
     Parameters
     ----------
@@ -176,7 +178,7 @@ def save_v2(
         Path of the file, to which ".safetensors" is added.
     tensor_names : list of str, or string Tensor of shape [n]
     shape_and_slices : list of str, or string Tensor of shape [n]
-        For each tensor "", or what slice of a larger one it is: "4 3 0,2:-" are the first two rows of a [4, 3] tensor.
+        For each tensor "", or its place in a larger one: "4 3 0,2:-" are the first two rows of a [4, 3] tensor.
     tensors : list of Tensor
         Of any dtypes.
     name : str, optional
@@ -190,7 +192,7 @@ def save_v2(
     GraphError
         If there are not as many names as tensors.
     CheckpointError
-        When a step runs it, if the file can not be written: nothing is left of it then.
+        When a step runs it, if the file cannot be written; no partial file remains.
 
     Examples
     --------
@@ -213,11 +215,12 @@ def save_v2(
 
 
 def _vector(texts: Any) -> Any:
-    """Return texts as they become a vector of strings, also if there are none."""
+    """Return texts as an array that becomes a vector of strings, even if empty."""
     return texts if hasattr(texts, "dtype") else np.array(list(texts), np.dtypes.StringDType())
 
 
 def _check_counts(names: Any, specs: Any, others: Sequence[Any]) -> None:
+    """Raise GraphError unless there is a name and a slice for each tensor."""
     counts = [len(each) for each in (names, specs) if not isinstance(each, Tensor)]
     if any(count != len(others) for count in counts):
         raise GraphError(
@@ -232,16 +235,17 @@ def _check_counts(names: Any, specs: Any, others: Sequence[Any]) -> None:
 
 
 def _sources(file: TensorFile, name: str) -> Iterator[tuple[str, _Part]]:
-    """Yield what a file has of a tensor."""
+    """Yield the keys and parts of a tensor that a file has."""
     if name in file:
         yield name, _whole(file[name].shape)
     for key in file:
         if key.startswith(name + " "):
-            with suppress(CheckpointError):  # another tensor, whose name has a space
+            with suppress(CheckpointError):  # the key of another tensor, with a space in its name
                 yield key, _parsed(key.removeprefix(name + " "))
 
 
 def _read(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:
+    """Read a tensor, or a slice; CheckpointError if the file lacks it or has another dtype or shape."""
     sources = list(_sources(file, name))
     if not sources:
         raise CheckpointError(
@@ -268,7 +272,7 @@ def _read(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:
 
 
 def _joined(file: TensorFile, name: str, part: _Part, sources: Sequence[tuple[str, _Part]]) -> Array:
-    """Return a part of a tensor, from what there is of it."""
+    """Return a part of a tensor, assembled from the saved parts."""
     for key, source in sources:
         if source == part:
             return file[key].copy()
@@ -334,7 +338,7 @@ def restore_v2(
         Path of the file, to which ".safetensors" is added unless it ends so.
     tensor_names : list of str, or string Tensor of shape [n]
     shape_and_slices : list of str, or string Tensor of shape [n]
-        For each tensor "" for all of it, or what slice is read: as in `save_v2`. Slices that were saved are joined.
+        For each tensor "" for the whole, or a slice to read, as in `save_v2`. Saved slices are joined.
     dtypes : list of dtype-like
         Of the tensors.
     name : str, optional
@@ -349,7 +353,7 @@ def restore_v2(
     GraphError
         If there are not as many names as dtypes.
     CheckpointError
-        When a step runs it, if there is no such file, or it does not have these tensors, of these dtypes.
+        When a step runs it, if there is no such file, or the file lacks these tensors in these dtypes.
 
     Examples
     --------

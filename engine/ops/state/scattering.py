@@ -1,4 +1,4 @@
-"""Updates of a variable at indices that are no sums: products, quotients, extremes; and at index vectors."""
+"""Updates of a variable at indices by products, quotients and extremes; and updates at index vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .variables import define_scatter
 
 
 def _rows_changed(function: str) -> Any:
-    """Return what combines rows of a buffer with updates, of which a scalar goes to all rows."""
+    """Return the function that combines rows of a buffer with updates; a scalar update goes to all rows."""
 
     def change(xp: Any, buffer: Any, indices: Any, updates: Any) -> None:
         width = math.prod(buffer.shape[1:])

@@ -1,7 +1,7 @@
-"""Saved values: what a loop keeps for its gradient, one slot per iteration.
+"""Saved values: values that a loop keeps for its gradient, a slot per iteration.
 
-A series is a result of a While (see ``engine/ir/structured.py``). Reading does not remove, but for a read that is
-known to be the last of its slot. The cotangent of a series is a series too, whose unwritten slots are zero; the
+A series is a result of a While (see ``engine/ir/structured.py``). Only a read known to be
+the last of its slot removes the value. The cotangent of a series is a series too, whose unwritten slots are zero; the
 reverse walk in ``engine/gradients`` handles the pairing of reads and writes, so these operations have no gradient
 function of their own.
 """
@@ -30,7 +30,7 @@ def _slot_shape(op: Operation) -> Shape:
 
 
 def _shape_in_slot(op: Operation) -> Shape | None:
-    """Return what is known of the shape that a vector stands for which was saved."""
+    """Return the static shape that a saved shape vector stands for, as far as known."""
     value = None if op.attrs["maybe"] else saved_value(op.inputs[0])
     return None if value is None else static_shape(value)
 
@@ -138,7 +138,7 @@ define(
 
 
 def _add(xp: Any, a: Any, b: Any) -> Any:
-    """Add slot by slot; an unwritten slot is zero, so the other side's value stands."""
+    """Add two series slot by slot; an unwritten slot is zero, so the sum is the other side's value."""
     total = Series()
     for index in sorted({*a.indices(), *b.indices()}):
         left, right = a.get(index), b.get(index)
@@ -195,7 +195,7 @@ define(
 
 
 def _spread(xp: Any, value: Any, like: Any) -> Any:
-    """Put `value` into every slot that `like` has: the transpose of a sum."""
+    """Put `value` into every slot of `like`: the transpose of a sum."""
     copies = Series()
     for index in like.indices():
         copies.put(index, value)

@@ -1,4 +1,4 @@
-"""Tensors that a session keeps for whoever holds their handles, as ``get_session_handle`` of TensorFlow 1."""
+"""Tensors that a session keeps for holders of their handles, as ``get_session_handle`` of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _CONTAINER = "session handles"
 
 
 class KeptTensor:
-    """A value that a session keeps, where it was computed, as long as somebody holds this.
+    """A value that a session keeps, where it was computed, as long as this object lives.
 
     Attributes
     ----------
     name : str
-        Of the operation that kept it.
+        Name of the operation that kept the value.
     value : array or None
-        Read-only; None once it was let go of.
+        Read-only; None after its release.
     """
 
     __slots__ = ("__weakref__", "name", "value")
@@ -43,7 +43,7 @@ class KeptTensor:
 
 
 class KeptTensors(Resource):
-    """The values that a session keeps for handles; a handle that nobody holds is gone from here."""
+    """The values that a session keeps for handles; the entry of a handle disappears with its last holder."""
 
     __slots__ = ("_kept", "name")
 
@@ -53,11 +53,11 @@ class KeptTensors(Resource):
 
     @property
     def label(self) -> str:
-        """What they are called in errors."""
+        """Label in error messages."""
         return "tensors kept for handles"
 
     def keep(self, name: str, value: Any) -> KeptTensor:
-        """Keep a value for whoever holds what is returned."""
+        """Keep a value as long as the returned object lives."""
         kept = KeptTensor(name, value)
         self._kept.add(kept)
         return kept
@@ -67,13 +67,13 @@ class KeptTensors(Resource):
         return [kept.value for kept in list(self._kept) if kept.value is not None]
 
     async def aclose(self) -> None:
-        """Let go of all values."""
+        """Release all values."""
         for kept in list(self._kept):
             kept.value = None
 
 
 def _keep(xp: Any, context: KernelContext, value: Any) -> Any:
-    """Keep a copy, so that nothing else keeps it alive or changes it: a feed, a variable's buffer, a larger array."""
+    """Keep a copy: the original may be a feed, a variable's buffer or a view of a larger array."""
     if context.step.long_calls is None or not is_large(value):
         return _kept(context, _copied(value))
     return _keep_later(context, context.step.later(_copied), value)
@@ -109,9 +109,9 @@ define(
 
 @public
 def get_session_handle(value: Any, name: str | None = None) -> Tensor:
-    """Return what is fetched as a handle: the session keeps the value where it is, for steps that are fed the handle.
+    """Return a tensor to fetch as a handle: the session keeps the value in place, for steps fed with the handle.
 
-    ``handle = await session.run(get_session_handle(y))`` is a :class:`TensorHandle`. A later step that is fed it, as in
+    ``handle = await session.run(get_session_handle(y))`` is a :class:`TensorHandle`. A later step, as in
     ``await session.run(z, feeds={x: handle})``, computes with the value itself, which on its device is neither copied
     nor converted. The memory counts as the session's until nobody holds the handle, or ``handle.delete()``.
 

@@ -1,4 +1,4 @@
-"""Stacks: last in, first out, for one step (rules 102 and 103). What gradients save does not go through these."""
+"""Stacks: last in, first out, for one step (rules 102 and 103). Values saved for gradients do not use them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..support.context import KernelContext
 
 
 class StackStorage(Resource):
-    """The values on one stack; `max_size` below 0 means unbounded."""
+    """The values on a stack; `max_size` below 0 means unbounded."""
 
     __slots__ = ("closed", "dtype", "max_size", "name", "values")
 
@@ -36,11 +36,11 @@ class StackStorage(Resource):
 
     @property
     def label(self) -> str:
-        """What it is called in errors."""
+        """Label in error messages."""
         return f"values on stack {self.name}"
 
     def arrays(self) -> Iterable[Any]:
-        """Return its values."""
+        """Return the values."""
         return self.values
 
     async def aclose(self) -> None:
@@ -127,7 +127,7 @@ def stack(max_size: Any = -1, elem_type: Any = "float32", stack_name: str = "", 
     Parameters
     ----------
     max_size : int32 scalar
-        Most values it may hold; below 0 there is no bound.
+        Largest number of values; unbounded below 0.
     elem_type : dtype-like
         Dtype of the values.
     stack_name : str
@@ -170,7 +170,7 @@ def stack_push(handle: Tensor, value: Any, swap_memory: bool = False, name: str 
     Returns
     -------
     Tensor
-        `value`, so that uses of it come after the push.
+        `value`, so that its uses come after the push.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Lookup tables: values by keys, strings or integers; users build them by the classes of `frontend/tables.py`.
+"""Lookup tables: values by keys, strings or integers; users build them with the classes of `frontend/tables.py`.
 
-A table whose content is given never changes, is filled when a step first looks something up, and is in no snapshot.
-One that steps change begins empty, is in snapshots and checkpoints, and its operations run in the order of building.
+A table with constant content never changes, is filled on the first lookup of a step, and is in no snapshot.
+A table that steps change begins empty, is in snapshots and checkpoints, and its operations run in building order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..support.shared import SharedResource, shared
 
 Array = np.ndarray[Any, Any]
 CONTAINER = "tables"
-_LONG = 20_000  # keys whose lookup takes longer than the event loop should be held, some milliseconds
+_LONG = 20_000  # keys from which on a lookup, some milliseconds, would hold up the event loop
 
 
 class Content(Protocol):
@@ -39,15 +39,15 @@ class Content(Protocol):
 
 
 class TableSpec(NamedTuple):
-    """Description of a table; those of one shared name must agree.
+    """Description of a table; all users of a shared name must agree on it.
 
     Attributes
     ----------
     key, value : DType
     shape : tuple of int
-        Of a value.
+        Shape of a value.
     default : object
-        Value of a key that is not there: nested lists.
+        Value of a missing key: nested lists.
     content : Content or None
         None for a table that steps change.
     """
@@ -69,7 +69,7 @@ class TableStorage(SharedResource):
     name : str
     spec : TableSpec
     turns : Turns
-        Taken while a thread reads or changes it.
+        Taken while a thread reads or changes the table.
     """
 
     __slots__ = ("_default", "_is_filled", "_keys", "_rows", "_values", "name", "spec", "turns")
@@ -94,7 +94,7 @@ class TableStorage(SharedResource):
 
     @property
     def is_filled(self) -> bool:
-        """True if its content has been read, or is what steps have put in."""
+        """True if the content has been read; always true of a table that steps change."""
         return self._is_filled
 
     def arrays(self) -> Iterable[Any]:
@@ -129,7 +129,7 @@ class TableStorage(SharedResource):
         self._is_filled = True
 
     def find(self, keys: Array) -> Array:
-        """Return the value of each key, the default where there is none."""
+        """Return the value of each key, the default for missing keys."""
         rows = self._rows_of(keys)
         found = self._values[rows] if self._keys else np.empty((len(rows), *self.spec.shape), self._values.dtype)
         found[rows < 0] = self._default
@@ -140,7 +140,7 @@ class TableStorage(SharedResource):
         return np.fromiter((rows.get(key, -1) for key in keys.ravel().tolist()), np.intp, keys.size)
 
     def insert(self, keys: Array, values: Array) -> None:
-        """Put values in; of a key that comes twice, the last one.
+        """Insert values; of a repeated key the last value counts.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class TableStorage(SharedResource):
             self._values = grown
 
     def remove(self, keys: Array) -> None:
-        """Take keys out, those that are there; the last row takes the place of each."""
+        """Remove keys, ignoring missing ones; the last row moves to the place of each removed key."""
         for key in keys.ravel().tolist():
             row = self._rows.pop(key, None)
             if row is None:
@@ -188,7 +188,7 @@ class TableStorage(SharedResource):
         return len(self._keys)
 
     def snapshot(self) -> Any:
-        """Return keys and values; None of a table that never changes."""
+        """Return keys and values; None for a table that never changes."""
         if self.spec.content is not None:
             return None
         keys, dtype = list(self._keys), self.spec.key.numpy
@@ -198,7 +198,7 @@ class TableStorage(SharedResource):
         }
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return a function that puts saved keys and values in the place of those that are there."""
+        """Return a function that replaces all keys and values by saved ones; GraphError if they do not fit."""
         values_are = f"{self.spec.value}{list(self.spec.shape)}"
         try:
             held = saved["keys"]
@@ -221,7 +221,7 @@ class TableStorage(SharedResource):
 
 
 def _act(context: KernelContext, table: TableStorage, size: int, function: Callable[[], Any]) -> Any:
-    """Call a function that reads or changes a table: in a thread, in turn with others, where that takes long."""
+    """Call a function that reads or changes a table; a long call runs in a thread, in turn with others."""
     if context.step.threads is None:
         table.fill()
         return function()
@@ -231,7 +231,9 @@ def _act(context: KernelContext, table: TableStorage, size: int, function: Calla
 
 
 async def _act_later(context: KernelContext, table: TableStorage, size: int, function: Callable[[], Any]) -> Any:
+    """Call the function when its turn comes, in a thread if it takes long or the table is not filled yet."""
     async with table.turns.turn():
+        # Asked again: an earlier turn may have filled the table.
         if table.is_filled and size <= _LONG:
             return function()
 
@@ -246,6 +248,7 @@ async def _act_later(context: KernelContext, table: TableStorage, size: int, fun
 
 
 def _handle(xp: Any, context: KernelContext, *, shared_name: str, spec: TableSpec) -> TableStorage:
+    """Return the session's table of a shared name; OpError if its description differs."""
     return shared(
         context.step.resources,
         CONTAINER,

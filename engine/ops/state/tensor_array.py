@@ -1,8 +1,8 @@
 """Operations on TensorArrays: a handle names the array, a float32 scalar `flow` carries order along its uses.
 
-Operations that read take an optional input `zeros`: the shape of what stands for elements never written. Only
-gradients give it, so that a gradient array needs no value of its primal (the cotangent of an element that nobody
-read is zeros of that element's shape, rule 113). The cotangent of a flow is a flow of the gradient array.
+Operations that read take an optional input `zeros`: the shape of the zeros read for unwritten elements. Only gradients
+pass it, so that a gradient array needs no value of its primal (the cotangent of an unread element is zeros of the
+element's shape, rule 113). The cotangent of a flow is a flow of the gradient array.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _element_shape(op: Operation) -> Shape:
 
 
 def _loaded(op: Operation, element: Shape, lead: Shape, zeros: int) -> Shape:
-    """Return the shape of elements read, `lead` in front; input `zeros`, if given, is that of an unwritten one."""
+    """Return the shape of read elements after the dimensions `lead`; input `zeros` is an unwritten element's shape."""
     if len(op.inputs) <= zeros:
         return lead + element
     shape = static_shape(op.inputs[zeros])
@@ -48,7 +48,7 @@ def _loaded(op: Operation, element: Shape, lead: Shape, zeros: int) -> Shape:
 
 
 def _count(op: Operation) -> Shape:
-    """Return the number of elements that are stacked."""
+    """Return the number of stacked elements as a shape of one dimension."""
     made = op.inputs[0].op
     size = op.attrs["size"]
     if size is None and made.type == "TensorArrayNew" and not made.attrs["dynamic_size"]:
@@ -77,6 +77,7 @@ def _new(
     accepts_host_rows: bool,
     **options: Any,
 ) -> tuple[ArrayStorage, Any]:
+    """Make the storage of an array for the step, and its flow; TensorArrayError for a negative size."""
     if size < 0:
         raise TensorArrayError(
             "the size of a TensorArray is negative",
@@ -132,7 +133,7 @@ def _read_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _row(op: Operation) -> tuple[Tensor, Tensor] | None:
-    """Return the value whose rows are all elements of the array that is read, and which of them it is."""
+    """Return the value whose rows are exactly the array's elements, and the index that is read; None if unknown."""
     handle, index, flow, *zeros = op.inputs
     unstack, new = flow.op, handle.op
     if zeros or unstack.type != "TensorArrayUnstack" or new.type != "TensorArrayNew" or new.attrs["dynamic_size"]:
@@ -162,6 +163,7 @@ def _write(xp: Any, context: KernelContext, array: ArrayStorage, index: Any, val
 
 
 def _write_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Read the cotangent of the written value from the gradient array."""
     handle, index, value, _ = op.inputs
     cotangent = apply(
         "TensorArrayRead",
@@ -199,6 +201,7 @@ def _gather(
     dtype: DType,
     element_shape: Shape,
 ) -> Any:
+    """Read the elements at `indices`, stacked."""
     return array.stack(np.asarray(indices), context, _zeros(zeros), Shape(element_shape))
 
 
@@ -226,6 +229,7 @@ def _scatter(xp: Any, context: KernelContext, array: ArrayStorage, indices: Any,
 
 
 def _scatter_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Read the cotangents of the written rows from the gradient array."""
     handle, indices, value, _ = op.inputs
     cotangent = apply(
         "TensorArrayGather",
@@ -263,6 +267,7 @@ def _stack(
     element_shape: Shape,
     size: int | None,
 ) -> Any:
+    """Read all elements, stacked; in a gradient array the first size in `zeros` is their number."""
     shape = _zeros(zeros)
     count = array.size if shape is None else int(shape[0])
     return array.stack(range(count), context, shape, Shape(element_shape))
@@ -296,8 +301,9 @@ def _unstack(
     host_backed: bool,
     blocks: tuple[int, ...],
 ) -> Any:
+    """Write the rows of a value to the elements, and provide them in blocks of the sizes `blocks` too."""
     if type(value) is np.ndarray and not (value.flags.c_contiguous or host_backed):
-        value = np.ascontiguousarray(value)  # each row of a transposed array would be read here and there
+        value = np.ascontiguousarray(value)  # rows of a transposed array would be strided
     adding = array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
     for count in blocks:
         array.cut(value, count)
@@ -307,6 +313,7 @@ def _unstack(
 
 
 def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Stack the cotangents of the rows from the gradient array."""
     handle, value, _ = op.inputs
     cotangent = apply(
         "TensorArrayStack",
@@ -389,6 +396,7 @@ def _split(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, len
 
 
 def _split_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Join the cotangents of the pieces from the gradient array."""
     handle, value, lengths, _ = op.inputs
     cotangent, _lengths = apply(
         "TensorArrayConcat",

@@ -1,4 +1,4 @@
-"""What a TensorArray holds while a step runs: elements written once, or summed in gradient arrays."""
+"""Storage of a TensorArray during a step: elements written once, or summed in gradient arrays."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Array = np.ndarray[Any, Any]
 class ArrayStorage(Elements, Resource):
     """The elements of one TensorArray, or (with a primal) of one of its gradient arrays.
 
-    A gradient array sums repeated writes, may be read many times, reads as zeros where nothing was written, and
-    takes its size and element shapes from its primal when they are needed (rule 111). One that ``gradients()``
-    made grows as it is written: the forward operations, whose indices it repeats, checked them already.
+    A gradient array sums repeated writes, allows repeated reads, reads as zeros where nothing was written, and takes
+    its size and element shapes from its primal when they are needed (rule 111). Gradient arrays of ``gradients()`` grow
+    as they are written: the forward operations have already checked the same indices.
     """
 
     __slots__ = (
@@ -59,8 +59,8 @@ class ArrayStorage(Elements, Resource):
         primal: ArrayStorage | None = None,
         xp: Any = np,
     ) -> None:
-        self.xp: Any = xp  # the library of the arrays that it holds
-        self.sums: ElementSums | None = None  # until something is written to an element again
+        self.xp: Any = xp  # library of the elements' arrays
+        self.sums: ElementSums | None = None  # None until an element is written again
         self.element_type: DType = dtype
         self.dtype: Any = dtype.numpy
         self.name: str = name
@@ -70,14 +70,14 @@ class ArrayStorage(Elements, Resource):
         self.identical_shapes: bool = identical_shapes
         self.primal: ArrayStorage | None = primal
         self.swapper, self.swappable = None, False
-        self.cursor: int = -1  # element that was read last of those that may be elsewhere
-        self.blocks: dict[int, Blocks] = {}  # by the number of rows
+        self.cursor: int = -1  # last read element that may be off the device
+        self.blocks: dict[int, Blocks] = {}  # by the number of rows per block
         self.gradients: dict[str, ArrayStorage] = {}
         self.any_shape = element_shape.rank is None and not identical_shapes
         self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
         self.frozen: bool = False
         self.closed = False
-        self.whole: Any = None  # the array of which the elements are rows, if it is another library's
+        self.whole: Any = None  # array whose rows are the elements, if not NumPy's
         self.begin(size)
 
     @property
@@ -87,7 +87,7 @@ class ArrayStorage(Elements, Resource):
 
     @property
     def label(self) -> str:
-        """What it is called in errors."""
+        """Label in error messages."""
         return f"elements of {self.name}"
 
     async def aclose(self) -> None:
@@ -95,7 +95,7 @@ class ArrayStorage(Elements, Resource):
         self.close()
 
     def gradient(self, source: str | None, context: KernelContext) -> ArrayStorage:
-        """Return a new gradient array, or with a `source` the one it names; naming one freezes the size (rule 112)."""
+        """Return a new gradient array, or the one named `source`; naming one freezes the size (rule 112)."""
         self._check_open(context)
         if source is not None and source in self.gradients:
             return self.gradients[source]
@@ -123,11 +123,11 @@ class ArrayStorage(Elements, Resource):
         self.gradients = {}
 
     def write(self, index: int, value: Any, context: KernelContext) -> Wait | None:
-        """Write one element: once, or summed in a gradient array (rule 105); return what waits for its end."""
+        """Write an element once, or sum it in a gradient array (rule 105); return the wait for a sum in a thread."""
         return self.write_all([(index, value)], context)
 
     def write_all(self, pairs: Iterable[tuple[int, Any]], context: KernelContext) -> Wait | None:
-        """Write several elements, given with their indices; return what waits for its end, if any."""
+        """Write several elements, given with their indices; return the wait for sums in a thread, if any."""
         addends = [each for index, value in pairs if (each := self._put(index, value, context)) is not None]
         if not addends:
             return None
@@ -135,7 +135,7 @@ class ArrayStorage(Elements, Resource):
         return self.sums.add(addends, context)
 
     def _put(self, index: int, value: Any, context: KernelContext) -> Addend | None:
-        """Write an element for the first time; return what is to be added to it otherwise."""
+        """Write an element for the first time; for a repeated write return the addend."""
         index, array = int(index), value if hasattr(value, "shape") else np.asarray(value)
         element = self._slot(index, context, grow=True)
         self._check_value(index, array, context)
@@ -150,30 +150,27 @@ class ArrayStorage(Elements, Resource):
         return element, array
 
     def may_grow(self) -> bool:
-        """Say whether elements may be written behind the last one."""
+        """Return True if elements may be written after the last element."""
         return self.dynamic_size and not self.frozen
 
     def most_elements(self, wanted: int) -> int:
-        """Return how many elements a loop that runs about `wanted` times finds, or is likely to make."""
+        """Return the number of elements that a loop of about `wanted` iterations finds, or is likely to make."""
         return max(self.size, wanted) if self.may_grow() else self.count
 
     def takes(self, shape: tuple[int, ...]) -> bool:
-        """Say whether values of a shape may be written."""
+        """Return True if values of this shape may be written."""
         return shape == self.exact or self.element_shape.includes(Shape(shape))
 
     def begin_writing(self, size: int, shape: tuple[int, ...]) -> None:
-        """Make room for so many elements, of which some will be written with values of a shape."""
+        """Make room for `size` elements, some of which will be written with values of this shape."""
         self._make_room(size)
         if self.identical_shapes and self.exact is None:
             self.element_shape, self.exact = Shape(shape), shape
 
     def read(self, index: int, context: KernelContext, zeros: Sequence[int] | None = None, *, wait: bool = True) -> Any:
-        """Read one element, and clear it if the array clears after reads (rules 107 and 108).
+        """Read an element, and clear it if the array clears after reads (rules 107 and 108).
 
-        Returns
-        -------
-        numpy.ndarray, asyncio.Future or SwappableArray
-            For an element that may be elsewhere what is to be waited for, or itself.
+        Of an element that may be off the device return the future of its array, or without `wait` its SwappableArray.
         """
         index = int(index)
         element = self._slot(index, context, grow=self.primal is not None)
@@ -196,15 +193,15 @@ class ArrayStorage(Elements, Resource):
         return value
 
     def at(self, index: int) -> Any:
-        """Return what an element holds: an array, or its SwappableArray where it may be elsewhere; None for nothing."""
+        """Return the array of an element, its SwappableArray if it may be off the device, or None."""
         return self.elements[index].value if 0 <= index < self.count else None
 
     def keeps_on_host(self, rows: Array) -> bool:
-        """Say whether rows stay in the host's memory until they are read."""
+        """Return True if rows stay in host memory until they are read."""
         return self.swapper is not None and self.swapper.keeps_on_host(rows)
 
     def wrap_host_rows(self, rows: Array) -> None:
-        """Let the elements, rows of an array in the host's memory, enter the device's memory when they are read."""
+        """Wrap the elements, rows of an array in host memory, to enter the device's memory on reading."""
         if self.keeps_on_host(rows):
             for element in self.elements[: len(rows)]:
                 element.value = self.swapper.wrap_host_row(element.value)
@@ -212,11 +209,11 @@ class ArrayStorage(Elements, Resource):
                 blocks.parts = [self.swapper.wrap_host_row(part) for part in blocks.parts]
 
     def cut(self, rows: Array, count: int) -> None:
-        """Let the elements, rows of an array, be read in blocks of `count` too."""
+        """Make the elements, rows of an array, readable in blocks of `count` too."""
         self.blocks[count] = Blocks(rows, count)
 
     def read_block(self, index: int, count: int, context: KernelContext) -> Any:
-        """Return the block of `count` rows that has an element, or what is to be waited for."""
+        """Return the block of `count` rows that contains an element, or the future of the block."""
         self._slot(index, context, grow=False)
         blocks = self.blocks[count]
         block = blocks.at(index // count)
@@ -226,13 +223,7 @@ class ArrayStorage(Elements, Resource):
         return block
 
     def row_of(self, block: Any, index: int, context: KernelContext, *, count: int, reads: bool) -> Any:
-        """Return the row of a block, or of what was made of one, that belongs to an element.
-
-        Parameters
-        ----------
-        reads : bool
-            Whether that is the element, which counts as read then.
-        """
+        """Return an element's row of a block, or of a block's result; with `reads` the element counts as read."""
         if reads:
             self.read(index, context, wait=False)
         else:
@@ -244,13 +235,13 @@ class ArrayStorage(Elements, Resource):
         return coming if array is None else array
 
     def read_many(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None = None) -> list[Any]:
-        """Read several elements, arrays or SwappableArrays; `zeros` gives the shape of all together, rows first."""
+        """Read several elements, arrays or SwappableArrays; `zeros` is the shape of their stack, rows first."""
         values: list[Any] = self.read_many_quickly(indices, context.operation, context.iteration)
         rest = indices[len(values) :]
         return values + [self.read(i, context, None if zeros is None else zeros[1:], wait=False) for i in rest]
 
     def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Any:
-        """Read several elements as rows of one array (rule 110); return it, or what gives it."""
+        """Read several elements as rows of an array (rule 110); return the array, or an awaitable of it."""
         put_back = self._values_of(indices)
         with not_read_if_refused(put_back):
             values = self.read_many(indices, context, zeros)
@@ -270,7 +261,7 @@ class ArrayStorage(Elements, Resource):
         return self.xp.zeros((0, *shape.as_tuple()), self.dtype)
 
     def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> Wait | None:
-        """Write the rows of one array to several elements (rule 110); return what waits for its end, if any."""
+        """Write the rows of an array to several elements (rule 110); return the wait for sums in a thread."""
         rows = rows if self.keeps_on_host(rows) else self.xp.asarray(rows)
         if rows.ndim == 0 or len(rows) != len(indices):
             raise self._error(
@@ -293,16 +284,16 @@ class ArrayStorage(Elements, Resource):
                     return None
             is_whole = len(rows) == self.count and self.primal is None and not isinstance(rows, np.ndarray)
             self.whole = rows if is_whole else None
-        # Rows are arrays, where rows[k] might be a Python string.
+        # With the Ellipsis rows are arrays; rows[k] alone might be a Python string.
         return self.write_all(((indices[k], rows[k, ...]) for k in range(done, len(rows))), context)
 
     def _learn_of_none(self, rows: Any, shape: Shape) -> None:
-        """Keep the shape of rows of which there are none, so that no elements are stacked to what they came from."""
+        """Keep the element shape of an empty array of rows, so that stacking no elements restores its shape."""
         if not len(rows) and self.identical_shapes and self.element_shape.is_compatible_with(shape):
             self.element_shape = self.element_shape.merge(shape)
 
     def concat(self, like: Sequence[Any], context: KernelContext, static: Shape) -> Any:
-        """Read all elements joined along their first dimension, and their lengths (rule 110), or what gives them."""
+        """Read all elements joined along their first dimension, and their lengths (rule 110), or an awaitable."""
         put_back = self._values_of(range(self.size))
         with not_read_if_refused(put_back):
             if like:
@@ -320,7 +311,7 @@ class ArrayStorage(Elements, Resource):
         return [(elements[i], elements[i].value) for i in indices if 0 <= i < len(elements)]
 
     def split(self, value: Array, lengths: Any, context: KernelContext) -> Wait | None:
-        """Write consecutive pieces of `value`, one for each length (rule 110); return what waits for its end."""
+        """Write consecutive pieces of `value` of these lengths (rule 110); return the wait for sums in a thread."""
         value, lengths = self.xp.asarray(value), np.asarray(lengths)
         if lengths.ndim != 1 or (lengths < 0).any():
             raise self._error(
@@ -352,6 +343,7 @@ class ArrayStorage(Elements, Resource):
         return self.write_all(enumerate(pieces), context)
 
     def _slot(self, index: int, context: KernelContext, *, grow: bool) -> Element:
+        """Return an element, made first if the array may grow; TensorArrayError if the index is out of bounds."""
         self._check_open(context)
         if index >= self.count and grow and self.dynamic_size:
             self._grow(index, context)
@@ -370,6 +362,7 @@ class ArrayStorage(Elements, Resource):
             self.grow(size)
 
     def _grow(self, index: int, context: KernelContext) -> None:
+        """Make an array of dynamic size long enough for an index; TensorArrayError if its size is frozen."""
         if self.frozen:
             raise self._error(
                 f"TensorArray '{self.name}' can not grow to index {index}: its size {self.size} was fixed when a "
@@ -380,6 +373,7 @@ class ArrayStorage(Elements, Resource):
         self.grow(index + 1)
 
     def _check_sum(self, index: int, element: Element, array: Array, context: KernelContext) -> None:
+        """Refuse an addend of another shape than the element."""
         if element.value is None or array.shape != element.shape:
             raise self._error(
                 f"{self._at(index)} sums writes of one shape only",
@@ -390,6 +384,7 @@ class ArrayStorage(Elements, Resource):
             )
 
     def _refuse_write(self, index: int, element: Element, context: KernelContext) -> NoReturn:
+        """Raise the error about a second write, or a write after a read, naming both operations."""
         written = element.shape is not None and self.primal is None
         verb, first = ("written", element.writer) if written else ("read", element.reader)
         raise self._error(
@@ -401,6 +396,7 @@ class ArrayStorage(Elements, Resource):
         )
 
     def _check_value(self, index: int, array: Array, context: KernelContext) -> None:
+        """Refuse another dtype or shape; the first value of an array of identical shapes sets the shape."""
         if array.dtype != self.dtype:
             raise self._error(
                 f"{self._at(index)} was given another dtype",
@@ -424,6 +420,7 @@ class ArrayStorage(Elements, Resource):
             self.element_shape, self.exact = shape, shape.as_tuple()
 
     def _zeros(self, index: int, zeros: Sequence[int] | None, context: KernelContext) -> Array:
+        """Return the zeros of an unwritten element; TensorArrayError if its shape is unknown."""
         shape = Shape(None if zeros is None else [int(d) for d in zeros])
         if self.primal is not None and not shape.is_fully_known:
             shape = self.primal.shape_at(index)
@@ -439,13 +436,14 @@ class ArrayStorage(Elements, Resource):
         return self.xp.zeros(shape.as_tuple(), self.dtype)  # type: ignore[no-any-return]
 
     def shape_at(self, index: int) -> Shape:
-        """Return what is known of the shape of an element, cleared or not."""
+        """Return the shape of an element, cleared or not, as far as known."""
         known = self.elements[index].shape if index < self.count else None
         if known is None and self.primal is not None:
             return self.primal.shape_at(index)
         return self.element_shape if known is None else Shape(known)
 
     def _nothing(self, like: Sequence[Any], context: KernelContext, static: Shape) -> Array:
+        """Return the concatenation of no elements; TensorArrayError if the element shape is unknown."""
         shape = Shape(like[0][1:]) if like else static.merge(self.element_shape)[1:]
         if not shape.is_fully_known:
             raise self._error(
@@ -457,6 +455,7 @@ class ArrayStorage(Elements, Resource):
         return self.xp.zeros((0, *shape.as_tuple()), self.dtype)  # type: ignore[no-any-return]
 
     def _check_equal(self, indices: Any, values: list[Any], context: KernelContext) -> None:
+        """Refuse to stack elements of different shapes."""
         if len({value.shape for value in values}) == 1:
             return
         for index, value in zip(indices, values, strict=True):
@@ -470,6 +469,7 @@ class ArrayStorage(Elements, Resource):
                 )
 
     def _check_concat(self, values: list[Any], context: KernelContext) -> None:
+        """Refuse to join scalars, or elements that differ in other dimensions than the first."""
         for index, value in enumerate(values):
             if len(value.shape) == 0 or value.shape[1:] != values[0].shape[1:]:
                 raise self._error(

@@ -1,4 +1,4 @@
-"""Values that come from outside for variables: which fit."""
+"""Checks of values from outside against the variables that receive them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ Array = np.ndarray[Any, Any]
 
 
 def fitting(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Array]:
-    """Return values as arrays that fit the variables of their names.
+    """Return values as arrays that fit the variables of the same names.
 
     Parameters
     ----------
     values : mapping of str to array-like
     variables : mapping of str to Variable
-        The graph's variables by name: their dtype and shape say what fits.
+        The graph's variables by name, with the required dtypes and shapes.
 
     Raises
     ------
     GraphError, DtypeError, ShapeError
-        If a name is not known, or a value does not fit its variable.
+        If a name is unknown, or a value does not fit its variable.
     """
     return {name: _fitting(name, value, variables) for name, value in values.items()}
 
 
 def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
+    """Return a value as an array of its variable's dtype; ShapeError if its shape does not fit."""
     if name not in variables:
         raise no_such_variable(name, variables)
     variable = variables[name]
@@ -56,7 +57,7 @@ def _unread(value: Any, dtype: DType) -> Any:
 
 
 def no_such_variable(name: object, known: Iterable[str]) -> GraphError:
-    """Return the error about a name that is none of the known variables'."""
+    """Return the error about an unknown name of a variable."""
     return GraphError(
         "the graph has no variable of this name",
         wanted=", ".join(known) or "none",

@@ -1,4 +1,4 @@
-"""Variables: state that outlives a step, kept by a session in one slot for each variable of the graph."""
+"""Variables: state that outlives a step, kept by a session in a slot for each variable of the graph."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from ..support.common import same_as
 from ..support.context import KernelContext, LongCall, Resources, succeeded, until_ended
 
 Array = np.ndarray[Any, Any]
-CONTAINER = "variables"  # what this kind of resources is called in snapshots
+CONTAINER = "variables"  # container of variables in snapshots
 
 Change = Callable[[Array | None, bool], Array]
 
-_ROW_BY_ROW = 4  # how many times as long as copying it putting rows takes
+_ROW_BY_ROW = 4  # time of scattering rows relative to copying them
 # `sys.getrefcount(self._buffer)` of a buffer that only the slot holds: the slot's reference and the argument's.
 _ALONE = 2
 
 
 class VariableSlot(Resource):
-    """The value of one variable in one session.
+    """Value of a variable in a session.
 
-    Whoever reads holds the buffer itself, read-only. An update writes in place only if the slot alone holds the
-    buffer (a view counts, it holds its base); otherwise it fills a new buffer and swaps it in at once. A long update is
-    done by a thread, and whoever wants to read or update meanwhile waits for a turn. So the variable always has its
-    value before or after an update, and a reader keeps the value it read. Used on the session's loop thread only.
+    A reader holds the buffer itself, read-only. An update writes in place only if the slot alone holds the buffer (a
+    view counts, because it holds its base); otherwise the update fills a new buffer and swaps it in at once. A long
+    update runs in a thread, while other reads and updates wait for their turns. So the variable always has its value
+    before or after an update, and readers keep the value they read. Used on the session's loop thread only.
 
     Attributes
     ----------
     turns : Turns
-        Who has one is the only one to read or change the value.
+        The holder of the turn alone reads or changes the value.
     """
 
     turns: Turns
@@ -61,15 +61,15 @@ class VariableSlot(Resource):
 
     @property
     def is_initialized(self) -> bool:
-        """Whether a value was assigned."""
+        """True if a value was assigned."""
         return self._buffer is not None
 
     def read(self, operation: str | None = None) -> Array:
-        """Return the buffer; UninitializedVariableError when nothing was assigned yet (rule 22)."""
+        """Return the buffer; UninitializedVariableError if no value was assigned yet (rule 22)."""
         return self._initialized(self._buffer, operation)
 
     def _initialized(self, buffer: Array | None, operation: str | None = None) -> Array:
-        """Return a buffer; UninitializedVariableError when there is none."""
+        """Return `buffer`; UninitializedVariableError for None."""
         if buffer is None:
             raise UninitializedVariableError(
                 f"variable '{self.name}' was read before it was initialized",
@@ -79,7 +79,7 @@ class VariableSlot(Resource):
         return buffer
 
     def read_for(self, context: KernelContext) -> Array | Awaitable[Any]:
-        """Return the buffer, or what gives it when an update that is under way has ended."""
+        """Return the buffer, or an awaitable of the buffer while an update is running."""
         return self._read_later(context.operation) if self.turns.taken else self.read(context.operation)
 
     async def _read_later(self, operation: str) -> Continuation:
@@ -88,12 +88,12 @@ class VariableSlot(Resource):
 
     @property
     def in_host(self) -> Array | None:
-        """The buffer if it is an array in the host's memory."""
+        """The buffer if it is in host memory, else None."""
         return self._buffer if isinstance(self._buffer, np.ndarray) else None
 
     @property
     def label(self) -> str:
-        """What it is called in errors."""
+        """Label in error messages."""
         return f"variable {self.name}"
 
     def arrays(self) -> Sequence[Array]:
@@ -105,20 +105,20 @@ class VariableSlot(Resource):
         self._buffer = None
 
     def snapshot(self) -> Array | None:
-        """Return the buffer, if there is one, which is not written as long as somebody has it."""
+        """Return the buffer, if any; it is not written while the snapshot holds it."""
         return self._buffer
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Make the buffer for a value, unless it can be copied into the one that is there; an UnreadArray is read."""
+        """Return the function that assigns a value; its buffer is made now unless the existing one fits."""
         return functools.partial(self.store, saved, self.made_for(saved))
 
     def move(self, old: Array, new: Any) -> None:
-        """Hold a copy of the buffer in its place, in another memory, unless it was written since."""
+        """Replace the buffer `old` by its copy in another memory, unless the variable was written since."""
         if self._buffer is old:
             self._buffer = new
 
     def assign(self, value: Any, context: KernelContext | None = None) -> Any:
-        """Take a copy of `value` as the new value; return it, or what gives it: see `_update`."""
+        """Assign a copy of `value`; return the new buffer, or an awaitable of it (see `_update`)."""
         array = value if hasattr(value, "shape") else np.asarray(value)
 
         def change(buffer: Array | None, alone: bool) -> Array:
@@ -127,7 +127,7 @@ class VariableSlot(Resource):
         return self._update(change, array.nbytes, context)
 
     def combine(self, function: np.ufunc, value: Any, context: KernelContext | None = None) -> Any:
-        """Replace the value by ``function(value now, value)``; OpError when the shapes differ."""
+        """Replace the value by ``function(old, value)``; OpError if the shapes differ."""
         operation = None if context is None else context.operation
 
         def change(buffer: Array | None, alone: bool) -> Array:
@@ -145,9 +145,9 @@ class VariableSlot(Resource):
         context: KernelContext | None = None,
         by_vectors: bool = False,
     ) -> Any:
-        """Apply ``put(buffer, indices, updates)`` to rows of the value; OpError when an index is out of range.
+        """Apply ``put(buffer, indices, updates)`` to rows of the value; OpError if an index is out of range.
 
-        Indices `by_vectors` name elements or blocks instead, and are checked by `put` before it writes.
+        With `by_vectors` indices are vectors that name elements or blocks, and `put` checks them before writing.
         """
         operation = None if context is None else context.operation
 
@@ -162,28 +162,28 @@ class VariableSlot(Resource):
         return self._update(change, touched + copied, context)
 
     def _update(self, change: Change, nbytes: int, context: KernelContext | None) -> Any:
-        """Let ``change(buffer, alone)`` replace the value, now or as soon as those before it have ended.
+        """Replace the value by ``change(buffer, alone)``, now or after the pending updates.
 
         Parameters
         ----------
         change : callable
-            Returns the new buffer: the one that it is given, written to, if nobody else holds that (`alone`).
+            Returns the new buffer: the old one, written in place, if the slot alone holds it (`alone`).
         nbytes : int
-            How much it goes through; where that is much a thread does it.
+            Bytes that the update reads or writes; a thread makes large updates.
         context : KernelContext, optional
-            Whose threads; without one it is done now.
+            Provides the threads; without it the update runs now.
 
         Returns
         -------
         numpy.ndarray or awaitable
-            The new buffer, or what gives it.
+            The new buffer, or an awaitable of it.
         """
         calls = None if context is None else context.step.long_calls
         if context is not None and calls is not None and (nbytes >= copies.LARGE or self.turns.taken):
             return self._elsewhere(context.step.later(change))
         if self.turns.taken:
             return self._update_later(change, nbytes, context)
-        alone = self._is_alone()  # the next line holds the buffer too
+        alone = self._is_alone()  # before the next line, which refers to the buffer too
         self._buffer = change(self._buffer, alone)
         return self._buffer
 
@@ -191,7 +191,7 @@ class VariableSlot(Resource):
         return sys.getrefcount(self._buffer) == _ALONE
 
     async def _elsewhere(self, call: Callable[..., LongCall]) -> Continuation:
-        """Have a thread do an update when it is its turn; one that has begun ends before a cancelled step does."""
+        """Run an update in a thread in its turn; a started update ends before a cancelled step does."""
         async with self.turns.turn():
             alone = self._is_alone()
             running = call(self._buffer, alone)
@@ -205,12 +205,12 @@ class VariableSlot(Resource):
         return Continuation(lambda: made)
 
     async def _update_later(self, change: Change, nbytes: int, context: KernelContext | None) -> Continuation:
-        """Let others have their turns first, and try again."""
+        """Wait for the pending updates, then try again."""
         async with self.turns.turn():
             return Continuation(functools.partial(self._update, change, nbytes, context))
 
     def made_for(self, array: Array) -> Array | None:
-        """Return the new buffer that assigning takes, a copy of the array; None if it is to be done in place."""
+        """Return the new buffer for an assignment, a copy of the array; None to write the old buffer in place."""
         in_place = self._is_alone() and _fits(self._buffer, array)
         if in_place and not copies.is_large(array):
             return None
@@ -222,11 +222,12 @@ class VariableSlot(Resource):
             raise
 
     def store(self, array: Array, made: Array | None) -> Array:
-        """Assign an array, for which `made_for` has made what it takes."""
+        """Assign an array, with the buffer that `made_for` returned."""
         self._buffer = _frozen(made) if made is not None else _filled(self._buffer, array)
         return self._buffer
 
     def _check_shape(self, shape: tuple[int, ...], got: tuple[int, ...], operation: str | None) -> None:
+        """Refuse an update of another shape than the variable's."""
         if shape != got:
             raise OpError(
                 f"an update of variable '{self.name}' has another shape",
@@ -239,6 +240,7 @@ class VariableSlot(Resource):
     def _check_rows(
         self, shape: tuple[int, ...], indices: Array, updates: tuple[int, ...], operation: str | None
     ) -> None:
+        """Refuse row indices out of range, and updates of another shape than their rows."""
         outside = indices[(indices < 0) | (indices >= shape[0])] if shape and indices.size else indices[:0]
         if not shape or outside.size:
             raise OpError(
@@ -259,7 +261,7 @@ class VariableSlot(Resource):
 
 
 def _fits(buffer: Array | None, array: Array) -> bool:
-    """Say whether an array can be copied into a buffer."""
+    """Return True if an array can be copied into a buffer."""
     if buffer is None or isinstance(array, UnreadArray):
         return False
     same = buffer.shape == array.shape and buffer.dtype == array.dtype
@@ -275,7 +277,7 @@ def _frozen(buffer: Array) -> Array:
 
 
 def _write(buffer: Array, fill: Callable[[Array], Any]) -> Array:
-    """Fill a buffer, which nobody else writes to."""
+    """Fill a buffer that has no other writer; afterwards it is read-only."""
     if isinstance(buffer, np.ndarray):
         buffer.flags.writeable = True
     try:
@@ -287,7 +289,7 @@ def _write(buffer: Array, fill: Callable[[Array], Any]) -> Array:
 
 
 def _copied(array: Any) -> Array:
-    """Return a copy in the memory that the array is in; its rows follow each other."""
+    """Return a C-contiguous copy in the memory of the array."""
     return np.array(array, order="C") if isinstance(array, (np.ndarray, np.generic)) else array.copy()
 
 
@@ -296,12 +298,12 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 def slots_of(resources: Resources, names: Iterable[str]) -> list[VariableSlot]:
-    """Return the slots of variables in a session, each made when first asked for."""
+    """Return the slots of variables in a session, each made on first use."""
     return [resources.get_or_create(CONTAINER, name, VariableSlot) for name in names]
 
 
 def prepare_slots(slots: Iterable[VariableSlot], arrays: Mapping[str, Array]) -> Callable[[], None]:
-    """Make what it takes to assign copies of arrays by name, which must fit (see `fitting`); return what assigns."""
+    """Prepare the assignment of arrays by name, which must fit (see `fitting`); return the function that assigns."""
     changes = [slot.restore(arrays[slot.name]) for slot in slots]
 
     def change() -> None:
@@ -312,7 +314,7 @@ def prepare_slots(slots: Iterable[VariableSlot], arrays: Mapping[str, Array]) ->
 
 
 def updates_variable(type: str) -> bool:
-    """Say whether an operation of a type changes a variable."""
+    """Return True if operations of a type change a variable."""
     definition = definition_of(type)
     return definition.ordered is _ordered and Effect.WRITES in definition.effects
 
@@ -323,7 +325,7 @@ def uses_variable(type: str) -> bool:
 
 
 def variable_key(handle: Tensor) -> tuple[str, str] | None:
-    """Return what reads and writes of a variable are in order by; None for a handle that came by hand-made ways."""
+    """Return the key that orders reads and writes of a variable; None for a handle not made by VariableHandle."""
     return (CONTAINER, handle.op.attrs["shared_name"]) if handle.op.type == "VariableHandle" else None
 
 
@@ -373,6 +375,7 @@ define(
 
 
 def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape, **_: Any) -> Any:
+    """Assign a value; OpError if its shape does not fit the declared shape."""
     if not shape.includes(Shape(_shape_of(value))):
         raise OpError(
             f"variable '{slot.name}' was assigned a value of another shape",
@@ -402,6 +405,7 @@ def _state_shape(op: Operation) -> Shape:
 
 
 def _define_update(type: str, function: np.ufunc) -> None:
+    """Declare the operation `type` that combines a variable with a value of its shape."""
     define(
         type,
         "handle: resource, value: T -> result: T",
@@ -432,7 +436,7 @@ def define_scatter(
     change : callable
         ``change(xp, buffer, indices, updates)`` writes to the buffer.
     by_vectors : bool
-        Whether indices are vectors that name elements or blocks, which `change` checks, and not numbers of rows.
+        Whether indices are vectors that name elements or blocks (checked by `change`), instead of row numbers.
     """
 
     def kernel(xp: Any, context: KernelContext, slot: VariableSlot, indices: Any, updates: Any, **_: Any) -> Any:
