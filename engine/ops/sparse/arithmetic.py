@@ -1,4 +1,4 @@
-"""Sums, largest and smallest elements of two sparse tensors; sparse tensors added to dense ones."""
+"""Sums, maxima and minima of two sparse tensors; sparse tensors added to dense ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _is_sparse(value: Any) -> bool:
 
 
 def _joined(a: SparseTensor, b: SparseTensor, what: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the places of two sparse tensors of one shape, each value's number among them, their count, the shape."""
+    """Return the distinct places of two sparse tensors, the place number of each value, their count, and the shape."""
     sizes = same_sizes(a.dense_shape, b.dense_shape, what)
     with after([sizes]):
         unique, numbers, count = distinct_rows(apply("Concat", [a.indices, b.indices], axis=0))
@@ -33,28 +33,28 @@ def _joined(a: SparseTensor, b: SparseTensor, what: str) -> tuple[Tensor, Tensor
 
 @public
 def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> SparseTensor | Tensor:
-    """Add two tensors of which one at least is sparse.
+    """Add two tensors, at least one of them sparse.
 
     Parameters
     ----------
     a, b : SparseTensor or Tensor of one numeric dtype and one shape
     thresh : scalar of the real dtype
-        Of two sparse tensors, places that both have are left out where the sum is smaller than this.
+        Drop places common to two sparse tensors where the absolute value of the sum is below this threshold.
 
     Returns
     -------
     SparseTensor or Tensor
-        Of two sparse tensors a sparse one, in the order of rows, where what stands at one place is added up;
-        otherwise a dense one.
+        Sparse for two sparse tensors, in the order of rows, with the values of equal places added up; otherwise
+        dense.
 
     Raises
     ------
     GraphError
-        If none is sparse.
+        If neither is sparse.
     ShapeError
         If the shapes are known to differ.
     OpError
-        When a step runs it, if they differ and this was not known.
+        When a step runs it, if the shapes differ and were unknown while building.
 
     Examples
     --------
@@ -77,12 +77,14 @@ def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> Spar
     if keeps_all:
         return total
     size = apply("Abs", total.values)
+    # Groups of a single value: a place of only one operand is kept whatever its value.
     is_alone = sum_of_groups(apply("Fill", apply("Shape", numbers), constant(1)), numbers, count) < 2
     limit = convert_to_tensor(thresh, None if isinstance(thresh, Tensor) else size.dtype)
     return where_true(total, is_alone | (size >= limit), name)
 
 
 def _with_dense(a: Any, b: Any, name: str | None) -> Tensor:
+    """Add a sparse and a dense tensor; GraphError if neither is sparse, ShapeError if the shapes differ."""
     if not _is_sparse(a) and not _is_sparse(b):
         raise GraphError(
             "sparse_add was given no sparse tensor",
@@ -107,7 +109,7 @@ def _with_dense(a: Any, b: Any, name: str | None) -> Tensor:
 
 
 def _chosen(type: str, a: SparseTensor, b: SparseTensor, what: str, name: str | None) -> SparseTensor:
-    """Return the larger or smaller element at each place that one of both has; 0 stands where a tensor has none."""
+    """Return the larger or smaller element at each place of either tensor; missing elements count as 0."""
     unique, numbers, count, sizes = _joined(a, b, what)
     own = size_along(a.values, 0)
     x, y = sum_of_groups(a.values, numbers[:own], count), sum_of_groups(b.values, numbers[own:], count)
@@ -116,7 +118,7 @@ def _chosen(type: str, a: SparseTensor, b: SparseTensor, what: str, name: str | 
 
 @public
 def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
-    """Larger elements of two sparse tensors; where one has none it counts as 0.
+    """Larger elements of two sparse tensors; a missing element counts as 0.
 
     Parameters
     ----------
@@ -125,7 +127,7 @@ def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
     Returns
     -------
     SparseTensor
-        It has the places of both, in the order of rows.
+        With the places of both, in the order of rows.
 
     Raises
     ------
@@ -146,7 +148,7 @@ def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
 
 @public
 def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
-    """Smaller elements of two sparse tensors; where one has none it counts as 0.
+    """Smaller elements of two sparse tensors; a missing element counts as 0.
 
     Parameters
     ----------
@@ -155,7 +157,7 @@ def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
     Returns
     -------
     SparseTensor
-        It has the places of both, in the order of rows.
+        With the places of both, in the order of rows.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Sparse tensors made dense, and dense ones made sparse."""
+"""Conversions of sparse tensors to dense ones and back."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _PLACES = i64([[0, 1], [2, 0], [2, 1]])
 
 
 def _dense_shape(op: Operation) -> Shape:
+    """Return the static shape of the dense tensor; ShapeError if indices, values and shape do not fit."""
     indices, values, shape = op.inputs[0].shape, op.inputs[1].shape, static_shape(op.inputs[2])
     only_scalars(op, 3)
     ranks = [None if indices.rank is None else indices[1], shape.rank]
@@ -42,7 +43,7 @@ def _dense_shape(op: Operation) -> Shape:
 
 
 def _numbers(xp: Any, indices: Any, sizes: tuple[int, ...]) -> Any:
-    """Return index vectors as numbers of elements; IndexError if one is out of range."""
+    """Return index vectors as flat element numbers; IndexError if an index is out of range."""
     numbers = xp.zeros(indices.shape[0], dtype=xp.int64)
     for i, size in enumerate(sizes):
         check_bounds(indices[:, i], size, "sparse_to_dense")
@@ -51,6 +52,7 @@ def _numbers(xp: Any, indices: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def _to_dense(xp: Any, indices: Any, values: Any, shape: Any, default: Any, validate_indices: bool) -> Any:
+    """Put values at places of a tensor filled with the default; ValueError for unsorted or repeated places."""
     sizes = as_sizes(shape)
     if indices.shape != (*values.shape[:1], len(sizes)) or values.ndim != 1:
         raise ValueError(
@@ -68,6 +70,7 @@ def _to_dense(xp: Any, indices: Any, values: Any, shape: Any, default: Any, vali
         dense = np.full(count, default, values.dtype)
         dense[numbers] = values
         return dense.reshape(sizes)
+    # Of repeated places the last value counts; assignment on a GPU would keep any.
     last = last_writers(xp, numbers, count)
     dense = xp.zeros(count, dtype=values.dtype) + default
     there = last >= 0
@@ -78,6 +81,7 @@ def _to_dense(xp: Any, indices: Any, values: Any, shape: Any, default: Any, vali
 def _to_dense_gradient(op: Operation, g: Tensor) -> list[Any]:
     indices, _, shape, _ = op.inputs
     to_values = apply("GatherNd", g, indices)
+    # Overwritten values have no part in the result.
     if not op.attrs["validate_indices"]:
         to_values = apply("Where", apply("LastAtPlace", indices, shape), to_values, scalar_like(0, g))
     return [None, to_values, None, apply("Sum", g) - apply("Sum", to_values)]
@@ -136,19 +140,19 @@ def sparse_to_dense(
     validate_indices: bool = True,
     name: str | None = None,
 ) -> Tensor:
-    """Put values at places of a tensor that is `default_value` elsewhere.
+    """Put values at places of a tensor filled with `default_value`.
 
     Parameters
     ----------
     sparse_indices : int32 or int64 Tensor of shape [n, rank], [n] or []
-        Where each value goes; a vector or a scalar for places in a vector.
+        Place of each value; a vector or a scalar for places in a vector.
     output_shape : int32 or int64 vector
     sparse_values : Tensor of any dtype, of shape [n] or []
         A scalar goes to all places.
     default_value : scalar of the same dtype
     validate_indices : bool
-        Whether it is an error that they are not in the order of rows, or that a place is there twice; otherwise the
-        last value at a place counts.
+        Whether indices out of the order of rows, or repeated ones, are an error; otherwise the last value of a place
+        counts.
 
     Returns
     -------
@@ -197,14 +201,14 @@ def sparse_tensor_to_dense(
     ----------
     sp_input : SparseTensor
     default_value : scalar of the same dtype, optional
-        What stands elsewhere: 0, False or an empty string when None.
+        Value of the other elements: 0, False or an empty string when None.
     validate_indices : bool
         As in `sparse_to_dense`.
 
     Returns
     -------
     Tensor
-        Of the shape that it stands for.
+        Of shape `dense_shape`.
 
     Raises
     ------
@@ -225,12 +229,12 @@ def sparse_tensor_to_dense(
 
 @public
 def sparse_from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
-    """Make a sparse tensor of the elements that are not zero.
+    """Make a sparse tensor of the nonzero elements of a dense one.
 
     Parameters
     ----------
     tensor : Tensor of any dtype, of rank at least 1
-        Of bool the true ones, of strings those that are not empty.
+        True and non-empty strings count as nonzero.
 
     Returns
     -------
@@ -240,7 +244,7 @@ def sparse_from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
     Raises
     ------
     ShapeError
-        If it is a scalar.
+        If `tensor` is a scalar.
 
     Examples
     --------
@@ -265,7 +269,7 @@ def sparse_from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
 
 @public
 def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Tensor:
-    """Say for each row which numbers are in it.
+    """Return a bool tensor that marks the numbers contained in each row.
 
     Parameters
     ----------
@@ -276,7 +280,7 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
     Returns
     -------
     Tensor of bool
-        Its shape is that of `sp_input` with `vocab_size` as the last dimension.
+        With the shape of `sp_input`, except for `vocab_size` as the last dimension.
 
     Raises
     ------

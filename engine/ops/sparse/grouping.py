@@ -1,4 +1,4 @@
-"""What operations on sparse tensors are made of: the order of places, equal places, sizes that have to be equal."""
+"""Building blocks of sparse operations: the order of places, groups of equal places, checks of equal sizes."""
 
 from __future__ import annotations
 
@@ -42,11 +42,13 @@ define(
 
 
 def sum_of_groups(values: Tensor, numbers: Tensor, count: Tensor, name: str | None = None) -> Tensor:
-    """Return the sums of `values` of each of `count` groups, of which `numbers` says which one a value is in."""
+    """Return the sum of `values` in each of `count` groups; `numbers` has the group of each value."""
     return apply("UnsortedSegmentSum", values, numbers, count, name=name)  # type: ignore[no-any-return]
 
 
 def _group_max(xp: Any, values: Any, numbers: Any, count: Any) -> Any:
+    """Return the largest value of each group; ValueError if a group is empty."""
+    # Two stable sorts order by group, then by value: the last of a group is its largest, NaN above all numbers.
     order = xp.argsort(values, kind="stable")
     order = order[xp.argsort(numbers[order], kind="stable")]
     groups = numbers[order]
@@ -59,7 +61,7 @@ def _group_max(xp: Any, values: Any, numbers: Any, count: Any) -> Any:
 
 
 def _group_max_gradient(op: Operation, g: Tensor) -> list[Any]:
-    """Share the cotangent of the largest value of a group among those that are equal to it."""
+    """Share the cotangent of a group's largest value equally among the values equal to it."""
     values, numbers, count = op.inputs
     mask = apply("Equal", values, apply("Gather", op.outputs[0], numbers))
     ties = sum_of_groups(apply("Cast", mask, dtype=values.dtype), numbers, count)
@@ -84,7 +86,7 @@ define(
 
 
 def largest_of_groups(values: Tensor, numbers: Tensor, count: Tensor, name: str | None = None) -> Tensor:
-    """Return the largest of `values` of each of `count` groups, none of them empty, as `numbers` says of each value."""
+    """Return the largest of `values` in each of `count` groups, none empty; `numbers` has the group of each value."""
     return apply("GroupMax", values, numbers, count, name=name)  # type: ignore[no-any-return]
 
 
@@ -96,6 +98,7 @@ def _same_sizes_shape(op: Operation) -> Shape:
 
 @presumes
 def _known_sizes(op: Operation) -> Shape:
+    """Return the common static shape of two sparse tensors; ShapeError if the shapes are known to differ."""
     a, b = map(static_shape, op.inputs)
     if not a.is_compatible_with(b):
         raise ShapeError(
@@ -129,11 +132,11 @@ define(
 
 
 def same_sizes(a: Tensor, b: Tensor, what: str) -> Tensor:
-    """Return the shape of two sparse tensors that `what` is given, `a` and `b`, which have to be equal."""
+    """Return the common shape of two sparse tensors, of shapes `a` and `b`; `what` names the operation in errors."""
     return apply("SameSizes", a, b, what=what)  # type: ignore[no-any-return]
 
 
 def after(checks: Sequence[Tensor]) -> AbstractContextManager[Any]:
-    """Build what waits for checks of sizes, but for those of sizes that are known."""
+    """Return a scope whose operations wait for checks of sizes, except checks of constant sizes."""
     waits = [t.op for t in checks if not all(x.op.is_constant for x in t.op.inputs)]
     return scopes.within(control_inputs=(*scopes.current().control_inputs, *waits))  # type: ignore[no-any-return]

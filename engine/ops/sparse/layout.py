@@ -33,7 +33,7 @@ def _reshaped_shape(op: Operation) -> list[Shape]:
 
 
 def _reshaped_sizes(op: Operation) -> Shape:
-    """Return what is known of the new shape, the dimension that is -1 among it."""
+    """Return the static new shape, with a size of -1 computed where possible."""
     old, new = static_shape(op.inputs[1]), static_shape(op.inputs[2])
     if not old.is_fully_known or new.rank is None or list(new).count(None) != 1:
         return new
@@ -44,6 +44,7 @@ def _reshaped_sizes(op: Operation) -> Shape:
 
 
 def _new_sizes(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the new shape with a size of -1 computed; ValueError if the numbers of elements differ."""
     count, rest = math.prod(old), math.prod(d for d in new if d != -1)
     fits = (
         new.count(-1) <= 1 and all(d >= -1 for d in new) and (rest and not count % rest if -1 in new else count == rest)
@@ -56,8 +57,10 @@ def _new_sizes(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reshape(xp: Any, indices: Any, shape: Any, new_shape: Any) -> tuple[Any, Any]:
+    """Return the places in the new shape, by way of flat element numbers, and the new shape."""
     old = as_sizes(shape)
     new = _new_sizes(old, as_sizes(new_shape))
+    # Flat numbers are int64 throughout, which `_new_sizes` has checked to suffice.
     number = xp.zeros(indices.shape[0], dtype=xp.int64)
     for i, size in enumerate(old):
         number = number * size + indices[:, i]
@@ -88,13 +91,13 @@ define(
 
 @public
 def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
-    """Give a sparse tensor another shape, its elements in the order of rows.
+    """Reshape a sparse tensor, its elements in the order of rows.
 
     Parameters
     ----------
     sp_input : SparseTensor
     shape : int32 or int64 vector
-        One size may be -1: it is what is left.
+        A size may be -1: it is computed from the others.
 
     Returns
     -------
@@ -104,7 +107,7 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     Raises
     ------
     OpError
-        When a step runs it, if there would be another number of elements.
+        When a step runs it, if the numbers of elements differ.
 
     Examples
     --------
@@ -172,12 +175,12 @@ def sparse_expand_dims(sp_input: Any, axis: Any = None, name: str | None = None)
     ----------
     sp_input : SparseTensor of known rank
     axis : int, optional
-        Where it will be; negative numbers count from behind the last, which None means.
+        Position of the new dimension; negative numbers count from the end, and None appends it.
 
     Returns
     -------
     SparseTensor
-        Of one rank more.
+        Of the rank plus 1.
 
     Examples
     --------
@@ -208,7 +211,7 @@ def sparse_concat(
     sp_inputs : sequence of SparseTensor
         Of one dtype and one known rank.
     expand_nonconcat_dim : bool
-        Whether other dimensions may differ: then the largest size counts.
+        Whether other dimensions may differ: then the largest sizes count.
 
     Returns
     -------
@@ -220,9 +223,9 @@ def sparse_concat(
     GraphError
         If there are no sparse tensors.
     ShapeError
-        If their ranks differ, or other dimensions than that of the axis are known to.
+        If their ranks differ, or dimensions other than the axis are known to differ.
     OpError
-        When a step runs it, if those differ that were not known.
+        When a step runs it, if dimensions differ that were unknown while building.
 
     Examples
     --------
@@ -248,13 +251,13 @@ def sparse_concat(
 
 
 def _checks(sizes: list[list[Any]], along: int) -> list[Tensor]:
-    """Return checks that all sizes but those along an axis are equal."""
+    """Return checks that all sizes except those along an axis are equal."""
     others = [with_size(size, along, 0) for size in sizes]
     return [same_sizes(others[0], other, "sparse_concat") for other in others[1:]]
 
 
 def _moved(parts: list[SparseTensor], sizes: list[list[Any]], along: int) -> Tensor:
-    """Return the places of all parts, each behind those before it."""
+    """Return the places of all parts, shifted along the axis to follow the previous parts."""
     unit = constant(np.eye(1, len(sizes[0]), along, dtype=np.int64))
     starts = [sum(size[along] for size in sizes[:k]) for k in range(len(parts))]
     return apply("Concat", [sp.indices + start * unit for sp, start in zip(parts, starts, strict=True)], axis=0)  # type: ignore[no-any-return]
@@ -266,6 +269,7 @@ def _joined_sizes(sizes: list[list[Any]], along: int) -> Tensor:
 
 
 def _check_rank(sp: SparseTensor, rank: int) -> None:
+    """Raise ShapeError if a part of `sparse_concat` has another rank."""
     if sp.rank not in (rank, None):
         raise ShapeError(
             "sparse_concat wants sparse tensors of one rank",
@@ -278,24 +282,24 @@ def _check_rank(sp: SparseTensor, rank: int) -> None:
 
 @public
 def sparse_split(*, sp_input: Any, num_split: int, axis: Any, name: str | None = None) -> list[SparseTensor]:
-    """Split a sparse tensor along an axis; its arguments are given by name.
+    """Split a sparse tensor along an axis; takes keyword arguments only.
 
     Parameters
     ----------
     sp_input : SparseTensor of known rank
     num_split : int
-        If it does not divide the size, the first parts are larger by one.
+        If `num_split` does not divide the size, the first parts are larger by 1.
     axis : int
 
     Returns
     -------
     list of SparseTensor
-        So many parts.
+        `num_split` parts.
 
     Raises
     ------
     ShapeError
-        If `num_split` is less than 1, or more than the size is known to be.
+        If `num_split` is less than 1, or larger than a known size.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rows of slices that are left out."""
+"""Removal of rows from IndexedSlices."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ define(
 
 @public
 def sparse_mask(a: Any, mask_indices: Any, name: str | None = None) -> IndexedSlices:
-    """Leave out some rows of IndexedSlices.
+    """Remove some rows of IndexedSlices.
 
     Parameters
     ----------
     a : IndexedSlices
     mask_indices : int32 or int64 vector
-        Which rows of the tensor that they stand for to leave out.
+        Rows of the dense tensor to remove.
 
     Returns
     -------
     IndexedSlices
-        The other rows.
+        The remaining rows.
 
     Examples
     --------

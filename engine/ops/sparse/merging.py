@@ -1,4 +1,4 @@
-"""Sparse tensors put together of ids and values, and in other bounds."""
+"""Sparse tensors merged from ids and values, and sparse tensors with other bounds."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from .sparse_tensor import SparseTensor, SparseTensorValue, as_sparse
 def sparse_merge(
     sp_ids: Any, sp_values: Any, vocab_size: Any, name: str | None = None, already_sorted: bool = False
 ) -> SparseTensor:
-    """Put values at the places that ids say: each value of a row goes to the column of its id.
+    """Put values at the places named by ids: each value of a row goes to the column of its id.
 
     Parameters
     ----------
-    sp_ids : SparseTensor of an integer dtype, of shape [..., n]; or a list of such
-        The ids; of a list, each is a dimension of the result.
+    sp_ids : SparseTensor of an integer dtype, of shape [..., n]; or a list of them
+        The ids; each tensor of a list makes a dimension of the result.
     sp_values : SparseTensor of any dtype
-        A value for each id, at the same indices, which is checked.
-    vocab_size : int64 scalar, or a list of such
-        More than the largest id: the size of the dimension.
+        A value for each id, at the same indices (checked).
+    vocab_size : int64 scalar, or a list of scalars
+        Size of the dimension, above the largest id.
     already_sorted : bool
-        Whether ids of a row are in order, so that nothing has to be sorted.
+        Whether the ids of each row are in order, so that sorting is unnecessary.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def sparse_merge(
     GraphError
         If there are not as many sizes as tensors of ids.
     OpError
-        When a step runs it, if values stand elsewhere than ids.
+        When a step runs it, if the indices of ids and values differ.
 
     Examples
     --------
@@ -82,13 +82,13 @@ def sparse_merge(
 
 @public
 def sparse_reset_shape(sp_input: Any, new_shape: Any = None, name: str | None = None) -> SparseTensor:
-    """Give a sparse tensor other bounds around the same elements.
+    """Change the bounds of a sparse tensor around the same elements.
 
     Parameters
     ----------
     sp_input : SparseTensor of any dtype
     new_shape : int64 vector, optional
-        At least as large as the old one in each dimension; just large enough for the elements when None.
+        At least as large as the old shape in each dimension; just large enough for the elements when None.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None, name: str | None = 
     ShapeError
         If the new shape is known to have another rank, or to be smaller.
     OpError
-        When a step runs it, if it is.
+        When a step runs it, if the new shape proves not to fit.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None, name: str | None = 
     """
     x = as_sparse(sp_input, "sparse_reset_shape")
     if new_shape is None:
-        nothing = expand_dims(-ones_like(x.dense_shape), 0)  # what is larger than no element
+        nothing = expand_dims(-ones_like(x.dense_shape), 0)  # places -1, so that without elements the sizes are 0
         largest = reduce_max(concat([x.indices, nothing], 0), 0)
         return SparseTensor(x.indices, x.values, apply("Add", largest, 1, name=name))
     wanted = cast(index_tensor(new_shape), int64)
@@ -127,7 +127,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None, name: str | None = 
 
 
 def _check_larger(wanted: Tensor, x: SparseTensor) -> None:
-    """Refuse a shape that is known to be smaller than the old one, or of another rank."""
+    """Refuse a shape that is known to be smaller than the old shape, or of another rank."""
     new, old = static_value(wanted), static_value(x.dense_shape)
     rank = wanted.shape[0] if wanted.rank == 1 else None
     is_other_rank = wanted.rank not in (1, None) or (None not in (rank, x.rank) and rank != x.rank)

@@ -35,6 +35,7 @@ _BLOCK = 1 << 15  # elements of each factor that are gathered at a time
 
 
 def _product_shape(op: Operation) -> Shape:
+    """Return the static shape of the product; ShapeError for wrong ranks or inner dimensions."""
     indices, values, sizes, b = op.inputs
     ranks = {"indices": (indices, 2), "values": (values, 1), "the dense matrix": (b, 2)}
     for what, (tensor, rank) in ranks.items():
@@ -63,6 +64,7 @@ def _product_shape(op: Operation) -> Shape:
 
 
 def _product(xp: Any, indices: Any, values: Any, sizes: Any, b: Any, adjoint: bool) -> Any:
+    """Multiply a sparse matrix, or its adjoint, by a dense matrix; values of equal places add up."""
     rows, columns = as_sizes(sizes)
     check_rank(b, 2, 2, "sparse_tensor_dense_matmul multiplies matrices")
     if b.shape[0] != (rows if adjoint else columns):
@@ -80,12 +82,13 @@ def _product(xp: Any, indices: Any, values: Any, sizes: Any, b: Any, adjoint: bo
 
 
 def _by_scipy(row: Any, column: Any, values: Any, shape: tuple[int, int], b: Any, adjoint: bool) -> Any:
-    """Multiply in compressed rows, which are the compressed columns of the transpose; half floats in float32."""
+    """Multiply in SciPy's CSR format, whose transpose is CSC without a copy; two-byte floats in float32."""
     from scipy import sparse
 
     half = b.dtype.itemsize == 2 and b.dtype.kind not in "iu"
     if half:
         return _by_scipy(row, column, values.astype(np.float32), shape, b.astype(np.float32), adjoint).astype(b.dtype)
+    # Rows in order, as after `sparse_reorder`, need no conversion: counts per row are enough for the CSR format.
     if np.any(row[1:] < row[:-1]):
         matrix = sparse.coo_array((values, (row, column)), shape).tocsr()
     else:
@@ -153,7 +156,7 @@ def _sampled_shape(op: Operation) -> Shape:
 
 
 def _sampled(xp: Any, indices: Any, x: Any, y: Any) -> Any:
-    """Multiply rows of `x` by rows of `y`, so many at a time that those stay in the cache."""
+    """Multiply rows of `x` by rows of `y`, in blocks whose gathered rows stay in the cache."""
     rows, columns = indices[:, 0], indices[:, 1]
     check_bounds(rows, x.shape[0], "rows of a sampled product")
     check_bounds(columns, y.shape[0], "columns of a sampled product")
@@ -170,8 +173,8 @@ def _sampled(xp: Any, indices: Any, x: Any, y: Any) -> Any:
 
 
 def _dots(xp: Any, left: Any, right: Any) -> Any:
-    """Return the product of each row of one factor and that of the other."""
-    if xp is np:  # which has no array of the products then
+    """Return the scalar product of each pair of rows."""
+    if xp is np:  # einsum makes no array of the elementwise products
         return np.einsum("nk,nk->n", left, right)
     return xp.sum(left * right, axis=1, dtype=left.dtype)
 
@@ -209,25 +212,25 @@ define(
 def sparse_tensor_dense_matmul(
     sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
 ) -> Tensor:
-    """Multiply a sparse matrix by a dense one.
+    """Multiply a sparse matrix by a dense matrix.
 
     Parameters
     ----------
     sp_a : SparseTensor of any numeric dtype, of shape [rows, inner]
-        In any order; what stands at one place adds up.
+        In any order; values of equal places add up.
     b : Tensor of the same dtype, of shape [inner, columns]
     adjoint_a, adjoint_b : bool
-        Transpose that operand first, and conjugate it.
+        Transpose and conjugate the operand first.
 
     Returns
     -------
     Tensor
-        Of shape [rows, columns]. The product of float16 or bfloat16 adds up in float32.
+        Of shape [rows, columns]. Products of float16 and bfloat16 are summed in float32.
 
     Raises
     ------
     ShapeError
-        If they are no matrices, or do not fit.
+        If the operands are not matrices, or do not fit.
     OpError
         When a step runs it, if an index is out of range.
 

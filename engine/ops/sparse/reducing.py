@@ -19,7 +19,7 @@ Groups = Callable[[Tensor, Tensor, Tensor, str | None], Tensor]
 
 
 def _kept(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tensor, Tensor]:
-    """Return the places of a sparse tensor without some axes, and the sizes; or with 0 and size 1 for them."""
+    """Return the places and sizes of a sparse tensor without some axes, or with 0 and size 1 for them."""
     rank = known_rank(sp, what)
     gone = reduced_axes(None if axis is None else static_ints(axis), rank)
     sizes = sizes_of(sp, rank)
@@ -52,12 +52,12 @@ def sparse_reduce_sum(sp_input: Any, axis: Any = None, keepdims: bool = False, n
     Returns
     -------
     Tensor
-        Same dtype, 0 where there is nothing to add up.
+        Same dtype, 0 where there are no values.
 
     Raises
     ------
     ShapeError
-        If there is no such axis, or one is given twice, or the rank is not known.
+        If an axis is out of range or repeated, or the rank is unknown.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def sparse_reduce_sum_sparse(
     Returns
     -------
     SparseTensor
-        It has the places where there is something to add up.
+        With the places where there are values.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def sparse_reduce_sum_sparse(
 
 @public
 def sparse_reduce_max(sp_input: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """Largest of the values of a sparse tensor over axes, as a dense tensor.
+    """Maximum of a sparse tensor over axes, as a dense tensor.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ def sparse_reduce_max(sp_input: Any, axis: Any = None, keepdims: bool = False, n
     Returns
     -------
     Tensor
-        Same dtype, 0 where there is no value. Elements that are not there do not count as 0: of negative values the
-        largest is negative. Equal largest values share the gradient.
+        Same dtype, 0 where there are no values. Missing elements do not count as 0: the maximum of negative values is
+        negative. Equal largest values share the gradient.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def sparse_reduce_max(sp_input: Any, axis: Any = None, keepdims: bool = False, n
 def sparse_reduce_max_sparse(
     sp_input: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> SparseTensor:
-    """Largest of the values of a sparse tensor over axes, as a sparse tensor.
+    """Maximum of a sparse tensor over axes, as a sparse tensor.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def sparse_reduce_max_sparse(
     Returns
     -------
     SparseTensor
-        It has the places where there are values.
+        With the places where there are values.
 
     Raises
     ------
@@ -169,17 +169,17 @@ def sparse_reduce_max_sparse(
 
 @public
 def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
-    """Softmax over the values that the rows of a sparse tensor have.
+    """Softmax over the values in each row of a sparse tensor.
 
     Parameters
     ----------
     sp_input : SparseTensor of a floating dtype, of known rank
-        Rows go along the last dimension; elements that are not there count as minus infinity.
+        Rows go along the last dimension; missing elements count as minus infinity.
 
     Returns
     -------
     SparseTensor
-        It has the same places.
+        With the same places.
 
     Examples
     --------
@@ -191,6 +191,7 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
     sp = as_sparse(sp_input, "sparse_softmax")
     rank = known_rank(sp, "sparse_softmax")
     _, numbers, count = distinct_rows(sp.indices[:, : max(rank - 1, 0)])
+    # Subtracted against overflow; the largest value cancels, so its gradient is zero.
     largest = apply("StopGradient", largest_of_groups(sp.values, numbers, count))
     raised = apply("Exp", sp.values - apply("Gather", largest, numbers))
     total = sum_of_groups(raised, numbers, count)

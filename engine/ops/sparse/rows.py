@@ -1,4 +1,4 @@
-"""Which places of a sparse tensor there are, and in which order: sorting, choosing, filling rows that have none."""
+"""Places of a sparse tensor: sorting, selection, and filling of empty rows."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def in_order(
 
 
 def where_true(sp: SparseTensor, mask: Tensor, name: str | None = None) -> SparseTensor:
-    """Return the places of `sp` for which a `mask` is true."""
+    """Return the elements of `sp` for which a `mask` is true."""
     values = apply("BooleanMask", sp.values, mask, name=name)
     return SparseTensor(apply("BooleanMask", sp.indices, mask), values, sp.dense_shape)
 
 
 @public
 def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
-    """Put the places of a sparse tensor in the order of rows.
+    """Sort the places of a sparse tensor in the order of rows.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
     Returns
     -------
     SparseTensor
-        The same tensor; what stands at one place keeps its order.
+        The same tensor; values of equal places keep their order.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     Raises
     ------
     ShapeError
-        If there is not one truth value for each value.
+        If the lengths of `to_retain` and of the values differ.
 
     Examples
     --------
@@ -95,14 +95,14 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
     ----------
     sp_input : SparseTensor
     start : integer vector
-        Where the block begins.
+        First place of the block.
     size : integer vector
-        How large it is, where it does not reach the end of the tensor before.
+        Size of the block, cut at the end of the tensor.
 
     Returns
     -------
     SparseTensor
-        The places are counted from where the block begins.
+        With places relative to `start`.
 
     Examples
     --------
@@ -126,18 +126,18 @@ def cut(sp: SparseTensor, start: Tensor, size: Tensor, shape: Tensor, name: str 
 
 @public
 def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) -> tuple[SparseTensor, Tensor]:
-    """Give each row of a sparse tensor that has no value the default.
+    """Fill the empty rows of a sparse tensor with a default value.
 
     Parameters
     ----------
     sp_input : SparseTensor of known rank
     default_value : scalar of the same dtype
-        It is put at the first place of the row.
+        Value at the first place of each empty row.
 
     Returns
     -------
     SparseTensor
-        In the order of rows; what is in one row keeps its order.
+        In the order of rows; the values of a row keep their order.
     Tensor of bool, of shape [rows]
         Which rows had no value.
 
@@ -164,12 +164,12 @@ def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None =
 
 
 def split_sizes(size: Any, parts: int) -> list[tuple[Any, Any]]:
-    """Return where each of so many parts begins, and its size: the first ones are larger by one as far as need be."""
+    """Return the begin and size of each of `parts` parts; the remainder enlarges the first parts by 1 each."""
     whole, extra = size // parts, size % parts
     starts = [k * whole + extreme("Minimum", extra, k) for k in range(parts + 1)]
     return [(start, stop - start) for start, stop in pairwise(starts)]
 
 
 def with_size(sizes: list[Any], axis: int, size: Any) -> Tensor:
-    """Return sizes as a vector, one of them replaced."""
+    """Return sizes as a vector, with the size of an axis replaced."""
     return vector([size if i == axis else old for i, old in enumerate(sizes)])

@@ -1,4 +1,4 @@
-"""Sparse tensors: the structure that three tensors make, what a step gives and takes of it, its placeholder."""
+"""Sparse tensors: the structure of three tensors, its fed and fetched values, and its placeholder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..support.arguments import index_tensor
 
 
 class SparseTensorValue(NamedTuple):
-    """The arrays of a sparse tensor: what a step gives of one that is fetched, and takes for one that is fed.
+    """The arrays of a sparse tensor, as steps return them for fetches and accept them for feeds.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class SparseTensorValue(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SparseTensor:
-    """A tensor that is zero but at some places: ``values[i]`` stands at ``indices[i]``.
+    """A tensor with ``values[i]`` at ``indices[i]``, zero elsewhere.
 
-    A nested structure of its three tensors: branches return it, loops carry it, steps fetch it as a SparseTensorValue
-    and are fed one. A gradient is that of its values. Most operations want each place once, and in the order of rows,
-    as `sparse_reorder` puts them.
+    A nested structure of its three tensors: branches return it, loops carry it, and steps fetch and feed it as a
+    SparseTensorValue. Its gradient is the gradient of its values. Most operations want distinct places in the order of
+    rows, as `sparse_reorder` sorts them.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class SparseTensor:
         Lists, arrays and int32 are converted.
     values : Tensor of any dtype, of shape [n]
     dense_shape : int64 Tensor of shape [rank]
-        Shape of the tensor it stands for.
+        Shape of the dense tensor.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class SparseTensor:
         def _fetched(self) -> SparseTensorValue: ...  # see `ir/typed.py`
 
     def _with_leaves(self, *leaves: Any) -> Any:
-        """Return what holds other leaves: a sparse tensor if they are tensors, else a value of one."""
+        """Return the structure with other leaves: a SparseTensor of tensors, else a SparseTensorValue."""
         kind = SparseTensor if all(isinstance(leaf, Tensor) for leaf in leaves) else SparseTensorValue
         return kind(*leaves)
 
@@ -111,18 +111,18 @@ class SparseTensor:
 
     @property
     def shape(self) -> Shape:
-        """Static shape of the tensor it stands for."""
+        """Static shape of the dense tensor."""
         found = static_shape(self.dense_shape)
         return Shape([None] * self.rank) if found.rank is None and self.rank is not None else found
 
     @property
     def rank(self) -> int | None:
-        """Number of dimensions, None if it is not known."""
+        """Number of dimensions, None if unknown."""
         known = [t.shape[axis] for t, axis in ((self.dense_shape, 0), (self.indices, 1)) if t.rank is not None]
         return next((size for size in known if size is not None), None)
 
     def with_values(self, new_values: Any) -> SparseTensor:
-        """Return other values at the same places.
+        """Return a sparse tensor with other values at the same places.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class SparseTensor:
         return self.with_values(self.values / self._at_places(other))
 
     def _at_places(self, other: Any) -> Any:
-        """Return the elements of a dense operand, broadcast to the shape, that stand where the values do."""
+        """Return the elements, at the places of the values, of a dense operand broadcast to the shape."""
         if isinstance(other, SparseTensor):
             raise GraphError(
                 "two sparse tensors have no product element by element",
@@ -163,14 +163,14 @@ class SparseTensor:
 def _is_empty(value: Any) -> bool:
     try:
         return np.size(value) == 0
-    except ValueError:  # rows of several lengths, which are refused as what they are not
+    except ValueError:  # rows of several lengths, which `index_tensor` refuses
         return False
 
 
 def _index(value: Any, empty: list[int]) -> Tensor:
     """Return indices or sizes as an int64 tensor; an empty list has the shape `empty`."""
     if isinstance(value, Tensor):
-        tensor = value  # of a region that may not be open yet
+        tensor = value  # unconverted: its region may not be open yet
     elif not as_symbolic(value) and not isinstance(value, Shape) and _is_empty(value):
         return constant(np.zeros(np.shape(value) if np.ndim(value) == len(empty) > 1 else empty, np.int64))
     else:
@@ -191,6 +191,7 @@ def _index(value: Any, empty: list[int]) -> Tensor:
 
 
 def _check_sizes(indices: Tensor, values: Tensor, dense_shape: Tensor) -> None:
+    """Raise ShapeError if the three tensors are known to disagree about the number of values or the rank."""
     counts = [None if t.rank is None else t.shape[0] for t in (indices, values)]
     ranks = [None if t.rank is None else t.shape[axis] for t, axis in ((indices, 1), (dense_shape, 0))]
     for known, what in ((counts, "index for each value"), (ranks, "number in each index for each dimension")):
@@ -205,7 +206,7 @@ def _check_sizes(indices: Tensor, values: Tensor, dense_shape: Tensor) -> None:
 
 
 def as_sparse(value: Any, what: str) -> SparseTensor:
-    """Return an argument that has to be sparse, of the function called `what`; a value of one is made constant."""
+    """Return a sparse argument of the function `what`; a SparseTensorValue becomes constants."""
     if isinstance(value, SparseTensor):
         return value
     if isinstance(value, SparseTensorValue):
@@ -219,7 +220,7 @@ def as_sparse(value: Any, what: str) -> SparseTensor:
 
 
 def known_rank(sp: SparseTensor, what: str) -> int:
-    """Return the rank of a sparse tensor, which `what` has to know while the graph is built."""
+    """Return the rank of a sparse tensor; ShapeError if unknown, as the function `what` needs it while building."""
     if sp.rank is None:
         raise ShapeError(
             f"{what} has to know the rank of the sparse tensor",
@@ -232,7 +233,7 @@ def known_rank(sp: SparseTensor, what: str) -> int:
 
 
 def sizes_of(sp: SparseTensor, rank: int) -> list[Any]:
-    """Return the dimensions of a sparse tensor: integers where they are known, else int64 scalars."""
+    """Return the dimensions of a sparse tensor: integers where known, else int64 scalars."""
     return [sp.dense_shape[i] if size is None else size for i, size in enumerate(sp.shape.merge(Shape([None] * rank)))]
 
 
@@ -244,7 +245,7 @@ def vector(sizes: Sequence[Any]) -> Tensor:
 
 
 def extreme(type: str, x: Any, y: Any) -> Any:
-    """Return the extreme of two sizes, `x` and `y`, whose `type` is "Minimum" or "Maximum"."""
+    """Return the minimum or maximum of two sizes, `x` and `y`; `type` is "Minimum" or "Maximum"."""
     if isinstance(x, Tensor) or isinstance(y, Tensor):
         return apply(type, x, y)
     return min(x, y) if type == "Minimum" else max(x, y)
@@ -259,8 +260,8 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
     dtype : dtype-like
         Dtype of the values.
     shape : sequence of int or None, optional
-        If all of it is known, what is fed has to have this shape; of one with None in it only the rank counts. None
-        leaves the rank open too.
+        If fully known, feeds must have this shape; of a shape with None only the rank counts, and None leaves the rank
+        open too.
 
     Returns
     -------
@@ -288,7 +289,7 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
 
 
 def fed_parts(sp: SparseTensor, value: Any) -> list[tuple[Tensor, Any]]:
-    """Return which tensors of a sparse one are fed with what; a shape that is constant has to be equal.
+    """Return the tensors of a sparse tensor to feed, each with its array; a constant shape must be equal.
 
     Parameters
     ----------
@@ -299,7 +300,7 @@ def fed_parts(sp: SparseTensor, value: Any) -> list[tuple[Tensor, Any]]:
     Raises
     ------
     GraphError, ShapeError
-        If it is no such value, or of another shape.
+        If `value` is no triple of arrays, or has another shape.
     """
     if value is not None and (not isinstance(value, (tuple, list)) or len(value) != 3):
         raise GraphError(
