@@ -54,7 +54,7 @@ def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> Spar
     ShapeError
         If the shapes are known to differ.
     OpError
-        When a step runs it, if the shapes differ and were unknown while building.
+        In a step, if the shapes differ and were unknown while building.
 
     Examples
     --------

@@ -164,7 +164,7 @@ def sparse_to_dense(
     ShapeError
         If the shapes are known not to fit.
     OpError
-        When a step runs it, if an index is out of range, or not in order.
+        In a step, if an index is out of range, or not in order.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def sparse_tensor_to_dense(
     Raises
     ------
     OpError
-        When a step runs it, if an index is out of range, or not in order.
+        In a step, if an index is out of range, or not in order.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
     Raises
     ------
     OpError
-        When a step runs it, if a value is out of range.
+        In a step, if a value is out of range.
 
     Examples
     --------

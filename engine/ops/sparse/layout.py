@@ -107,7 +107,7 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     Raises
     ------
     OpError
-        When a step runs it, if the numbers of elements differ.
+        In a step, if the numbers of elements differ.
 
     Examples
     --------
@@ -225,7 +225,7 @@ def sparse_concat(
     ShapeError
         If their ranks differ, or dimensions other than the axis are known to differ.
     OpError
-        When a step runs it, if dimensions differ that were unknown while building.
+        In a step, if dimensions differ that were unknown while building.
 
     Examples
     --------

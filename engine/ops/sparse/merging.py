@@ -50,7 +50,7 @@ def sparse_merge(
     GraphError
         If there are not as many sizes as tensors of ids.
     OpError
-        When a step runs it, if the indices of ids and values differ.
+        In a step, if the indices of ids and values differ.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None, name: str | None = 
     ShapeError
         If the new shape is known to have another rank, or to be smaller.
     OpError
-        When a step runs it, if the new shape proves not to fit.
+        In a step, if the new shape proves not to fit.
 
     Examples
     --------

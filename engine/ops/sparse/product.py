@@ -232,7 +232,7 @@ def sparse_tensor_dense_matmul(
     ShapeError
         If the operands are not matrices, or do not fit.
     OpError
-        When a step runs it, if an index is out of range.
+        In a step, if an index is out of range.
 
     Examples
     --------

@@ -15,7 +15,7 @@ class Blocks:
     Attributes
     ----------
     cursor : int
-        Last read block that may be off the device.
+        Last read block among those perhaps off the device.
     parts : list of numpy.ndarray or SwappableArray
     """
 

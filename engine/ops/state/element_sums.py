@@ -33,7 +33,7 @@ class ElementSums:
         self._turns = Turns()
 
     def add(self, addends: list[Addend], context: KernelContext) -> Wait | None:
-        """Add now, or return the function that waits until a thread has added."""
+        """Add now, or return a function to wait for the addition in a thread."""
         calls = context.step.long_calls
         if calls is None or not (self._turns.taken or sum(array.nbytes for _, array in addends) >= copies.LARGE):
             self._add_all(addends)

@@ -42,7 +42,7 @@ def content_dtype(dtype: Any) -> DType:
 
 
 def content_shape(dtype: DType) -> Shape:
-    """Return the shape of content: a vector of bytes, or one string."""
+    """Return the shape of content: a vector of bytes, or a single string."""
     return SCALAR if dtype is string else Shape([None])
 
 
@@ -52,7 +52,7 @@ def as_content(data: bytes | str, dtype: DType) -> Array:
     Raises
     ------
     UnicodeDecodeError
-        For text that is not UTF-8.
+        For text not in UTF-8.
     """
     if dtype is uint8:
         return np.frombuffer(data.encode() if isinstance(data, str) else data, np.uint8)
@@ -152,7 +152,7 @@ def read_file(filename: Any, name: str | None = None, *, dtype: Any = "uint8") -
     filename : string scalar
     name : str, optional
     dtype : {'uint8', 'string'}
-        Bytes, or one string of text in UTF-8, without a byte order mark.
+        Bytes, or a single string of text in UTF-8, without a byte order mark.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def read_file(filename: Any, name: str | None = None, *, dtype: Any = "uint8") -
     Raises
     ------
     OpError
-        When a step runs it, if the file cannot be read.
+        In a step, if the file cannot be read.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def read_file(filename: Any, name: str | None = None, *, dtype: Any = "uint8") -
 
 @public
 def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
-    """Return an operation that writes a file, in a thread; missing directories are made.
+    """Return an operation writing a file, in a thread; missing directories are made.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Operati
     Raises
     ------
     OpError
-        When a step runs it, if the file cannot be written.
+        In a step, if the file cannot be written.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Operati
 
 @public
 def matching_files(pattern: Any, name: str | None = None) -> Tensor:
-    """Return the paths of the files that match patterns, sorted; empty without a match.
+    """Return the paths of the files matching patterns, sorted; empty without a match.
 
     Parameters
     ----------

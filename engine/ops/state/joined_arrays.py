@@ -1,4 +1,4 @@
-"""Joining arrays with one copy of each, straight from the memory where it lies, on or off the device."""
+"""Joining arrays with a single copy of each, straight from its memory, on or off the device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def joined(
 ) -> Any:
     """Return ``join(values)``, or an awaitable of the result if joining takes long.
 
-    Values that may be off the device are joined at once: only the loop's thread may access them.
+    Values perhaps off the device are joined at once: only the loop's thread may access them.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ async def _joined(
 
 @contextmanager
 def not_read_if_refused(put_back: list[tuple[Element, Any]]) -> Iterator[None]:
-    """Restore the values of elements if there is no memory for the result, so that the read can be repeated."""
+    """Restore the values of elements if there is no memory for the result, so the read can be repeated."""
     try:
         yield
     except MemoryError:
@@ -75,7 +75,7 @@ def stacked(xp: Any, values: list[Any]) -> Array:
 
 
 def concatenated(xp: Any, values: list[Any]) -> Array:
-    """Return `numpy.concatenate` of values that may be off the device."""
+    """Return `numpy.concatenate` of values, some perhaps off the device."""
     if not any(isinstance(value, SwappableArray) for value in values):
         return xp.concatenate(values)  # type: ignore[no-any-return]
     bounds = [0, *accumulate(value.shape[0] for value in values)]

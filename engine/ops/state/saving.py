@@ -167,9 +167,9 @@ define(
 def save_v2(
     prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: Sequence[Any], name: str | None = None
 ) -> Operation:
-    """Return an operation that writes tensors to a file, in a thread, while the step continues.
+    """Return an operation writing tensors to a file, in a thread, while the step continues.
 
-    The file appears when it is complete and on the disk, and replaces an existing file of that name. With an operation
+    The file appears when complete and on the disk, and replaces an existing file of the same name. With an operation
     and a file for each device, every device writes its own tensors. A `Checkpointer` needs none of these operations.
 
     Parameters
@@ -178,7 +178,7 @@ def save_v2(
         Path of the file, to which ".safetensors" is added.
     tensor_names : list of str, or string Tensor of shape [n]
     shape_and_slices : list of str, or string Tensor of shape [n]
-        For each tensor "", or its place in a larger one: "4 3 0,2:-" are the first two rows of a [4, 3] tensor.
+        For each tensor "", or its place in a larger tensor: "4 3 0,2:-" are the first two rows of a [4, 3] tensor.
     tensors : list of Tensor
         Of any dtypes.
     name : str, optional
@@ -192,7 +192,7 @@ def save_v2(
     GraphError
         If there are not as many names as tensors.
     CheckpointError
-        When a step runs it, if the file cannot be written; no partial file remains.
+        In a step, if the file cannot be written; no partial file remains.
 
     Examples
     --------
@@ -215,7 +215,7 @@ def save_v2(
 
 
 def _vector(texts: Any) -> Any:
-    """Return texts as an array that becomes a vector of strings, even if empty."""
+    """Return texts as an array for a vector of strings, even if empty."""
     return texts if hasattr(texts, "dtype") else np.array(list(texts), np.dtypes.StringDType())
 
 
@@ -235,7 +235,7 @@ def _check_counts(names: Any, specs: Any, others: Sequence[Any]) -> None:
 
 
 def _sources(file: TensorFile, name: str) -> Iterator[tuple[str, _Part]]:
-    """Yield the keys and parts of a tensor that a file has."""
+    """Yield the keys and parts of a tensor in a file."""
     if name in file:
         yield name, _whole(file[name].shape)
     for key in file:
@@ -245,7 +245,7 @@ def _sources(file: TensorFile, name: str) -> Iterator[tuple[str, _Part]]:
 
 
 def _read(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:
-    """Read a tensor, or a slice; CheckpointError if the file lacks it or has another dtype or shape."""
+    """Read a tensor, or a slice; CheckpointError if missing, or saved with another dtype or shape."""
     sources = list(_sources(file, name))
     if not sources:
         raise CheckpointError(
@@ -330,12 +330,12 @@ define(
 def restore_v2(
     prefix: Any, tensor_names: Any, shape_and_slices: Any, dtypes: Sequence[Any], name: str | None = None
 ) -> list[Tensor]:
-    """Read tensors from a file that `save_v2`, a `Checkpointer` or the safetensors library has written, in a thread.
+    """Read tensors from a file of `save_v2`, of a `Checkpointer` or of the safetensors library, in a thread.
 
     Parameters
     ----------
     prefix : string Tensor
-        Path of the file, to which ".safetensors" is added unless it ends so.
+        Path of the file, to which ".safetensors" is added if missing.
     tensor_names : list of str, or string Tensor of shape [n]
     shape_and_slices : list of str, or string Tensor of shape [n]
         For each tensor "" for the whole, or a slice to read, as in `save_v2`. Saved slices are joined.
@@ -353,7 +353,7 @@ def restore_v2(
     GraphError
         If there are not as many names as dtypes.
     CheckpointError
-        When a step runs it, if there is no such file, or the file lacks these tensors in these dtypes.
+        In a step, if there is no such file, or the file lacks these tensors in these dtypes.
 
     Examples
     --------

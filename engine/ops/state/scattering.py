@@ -12,7 +12,7 @@ from .variables import define_scatter
 
 
 def _rows_changed(function: str) -> Any:
-    """Return the function that combines rows of a buffer with updates; a scalar update goes to all rows."""
+    """Return a function combining rows of a buffer with updates; a scalar update goes to all rows."""
 
     def change(xp: Any, buffer: Any, indices: Any, updates: Any) -> None:
         width = math.prod(buffer.shape[1:])

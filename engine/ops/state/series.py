@@ -1,4 +1,4 @@
-"""Saved values: values that a loop keeps for its gradient, a slot per iteration.
+"""Saved values: values kept by a loop for its gradient, a slot per iteration.
 
 A series is a result of a While (see ``engine/ir/structured.py``). Only a read known to be
 the last of its slot removes the value. The cotangent of a series is a series too, whose unwritten slots are zero; the
@@ -30,7 +30,7 @@ def _slot_shape(op: Operation) -> Shape:
 
 
 def _shape_in_slot(op: Operation) -> Shape | None:
-    """Return the static shape that a saved shape vector stands for, as far as known."""
+    """Return the static shape represented by a saved shape vector, as far as known."""
     value = None if op.attrs["maybe"] else saved_value(op.inputs[0])
     return None if value is None else static_shape(value)
 

@@ -25,12 +25,12 @@ _CONTAINER = "session handles"
 
 
 class KeptTensor:
-    """A value that a session keeps, where it was computed, as long as this object lives.
+    """A value kept by a session, in the memory of its computation, during the life of this object.
 
     Attributes
     ----------
     name : str
-        Name of the operation that kept the value.
+        Name of the keeping operation.
     value : array or None
         Read-only; None after its release.
     """
@@ -43,7 +43,7 @@ class KeptTensor:
 
 
 class KeptTensors(Resource):
-    """The values that a session keeps for handles; the entry of a handle disappears with its last holder."""
+    """The values kept by a session for handles; the entry of a handle disappears with its last holder."""
 
     __slots__ = ("_kept", "name")
 
@@ -118,7 +118,7 @@ def get_session_handle(value: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     value : Tensor
-        What to keep, of any dtype with values.
+        Value to keep, of any dtype with values.
     name : str, optional
         Name of the operation.
 
@@ -130,7 +130,7 @@ def get_session_handle(value: Any, name: str | None = None) -> Tensor:
     Raises
     ------
     DtypeError
-        If it is a tensor without values.
+        If `value` has no elements to keep, such as a handle.
 
     Examples
     --------

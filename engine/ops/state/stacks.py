@@ -48,7 +48,7 @@ class StackStorage(Resource):
         self.close()
 
     def push(self, value: Any, operation: str) -> Any:
-        """Put `value` on top, and return it."""
+        """Push `value`, and return `value`."""
         self._check_open(operation)
         dtype = dtypes.as_dtype(value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype)
         if dtype is not self.dtype:
@@ -122,7 +122,7 @@ define(
 
 
 def stack(max_size: Any = -1, elem_type: Any = "float32", stack_name: str = "", name: str | None = None) -> Tensor:
-    """Make a stack for this step; each execution makes a new one, whatever its name.
+    """Make a stack for this step; each execution makes a new stack, whatever its name.
 
     Parameters
     ----------
@@ -163,9 +163,9 @@ def stack_push(handle: Tensor, value: Any, swap_memory: bool = False, name: str 
     handle : Tensor
         The stack.
     value : Tensor of the stack's dtype, any shape
-        What to push.
+        Value to push.
     swap_memory : bool
-        Whether the value may leave the device until it is popped; never changes results (rule 104).
+        Whether the value may leave the device until its pop; never changes results (rule 104).
 
     Returns
     -------
@@ -175,7 +175,7 @@ def stack_push(handle: Tensor, value: Any, swap_memory: bool = False, name: str 
     Raises
     ------
     StackError
-        When a step runs it on a full or closed stack, or one of another dtype.
+        In a step, if the stack is full, closed or of another dtype.
 
     Examples
     --------
@@ -218,12 +218,12 @@ def stack_pop(handle: Tensor, elem_type: Any = "float32", name: str | None = Non
     Returns
     -------
     Tensor
-        Of that dtype and unknown shape.
+        Of dtype `elem_type` and unknown shape.
 
     Raises
     ------
     StackError
-        When a step runs it on an empty or closed stack, or one of another dtype.
+        In a step, if the stack is empty, closed or of another dtype.
 
     Examples
     --------
@@ -251,7 +251,7 @@ define(
 
 @public
 def stack_close(handle: Tensor, name: str | None = None) -> Operation:
-    """Return an operation that frees the values of stack `handle`; later use of it is a StackError.
+    """Return an operation that frees the values of stack `handle`; later uses raise StackError.
 
     Examples
     --------

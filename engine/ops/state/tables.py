@@ -1,7 +1,7 @@
 """Lookup tables: values by keys, strings or integers; users build them with the classes of `frontend/tables.py`.
 
 A table with constant content never changes, is filled on the first lookup of a step, and is in no snapshot.
-A table that steps change begins empty, is in snapshots and checkpoints, and its operations run in building order.
+A table changed by steps begins empty, is in snapshots and checkpoints, and its operations run in building order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Content(Protocol):
     """The content of a table that never changes."""
 
     def read(self, key: DType, value: DType) -> tuple[list[Any], Array]:
-        """Return keys and values; any thread may call it."""
+        """Return keys and values; callable from any thread."""
 
 
 class TableSpec(NamedTuple):
@@ -49,7 +49,7 @@ class TableSpec(NamedTuple):
     default : object
         Value of a missing key: nested lists.
     content : Content or None
-        None for a table that steps change.
+        None for a table changed by steps.
     """
 
     key: DType
@@ -94,7 +94,7 @@ class TableStorage(SharedResource):
 
     @property
     def is_filled(self) -> bool:
-        """True if the content has been read; always true of a table that steps change."""
+        """True if the content has been read; always true of a table changed by steps."""
         return self._is_filled
 
     def arrays(self) -> Iterable[Any]:
@@ -188,7 +188,7 @@ class TableStorage(SharedResource):
         return len(self._keys)
 
     def snapshot(self) -> Any:
-        """Return keys and values; None for a table that never changes."""
+        """Return keys and values; None for a constant table."""
         if self.spec.content is not None:
             return None
         keys, dtype = list(self._keys), self.spec.key.numpy
@@ -198,7 +198,7 @@ class TableStorage(SharedResource):
         }
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return a function that replaces all keys and values by saved ones; GraphError if they do not fit."""
+        """Return a function replacing all keys and values by saved ones; GraphError for unsuitable ones."""
         values_are = f"{self.spec.value}{list(self.spec.shape)}"
         try:
             held = saved["keys"]
@@ -221,7 +221,7 @@ class TableStorage(SharedResource):
 
 
 def _act(context: KernelContext, table: TableStorage, size: int, function: Callable[[], Any]) -> Any:
-    """Call a function that reads or changes a table; a long call runs in a thread, in turn with others."""
+    """Call a function on a table; a long call runs in a thread, in turn with others."""
     if context.step.threads is None:
         table.fill()
         return function()
@@ -231,7 +231,7 @@ def _act(context: KernelContext, table: TableStorage, size: int, function: Calla
 
 
 async def _act_later(context: KernelContext, table: TableStorage, size: int, function: Callable[[], Any]) -> Any:
-    """Call the function when its turn comes, in a thread if it takes long or the table is not filled yet."""
+    """Call the function in its turn, in a thread if the call is long or the table is not filled yet."""
     async with table.turns.turn():
         # Asked again: an earlier turn may have filled the table.
         if table.is_filled and size <= _LONG:

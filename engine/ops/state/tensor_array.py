@@ -1,7 +1,7 @@
 """Operations on TensorArrays: a handle names the array, a float32 scalar `flow` carries order along its uses.
 
-Operations that read take an optional input `zeros`: the shape of the zeros read for unwritten elements. Only gradients
-pass it, so that a gradient array needs no value of its primal (the cotangent of an unread element is zeros of the
+Reading operations take an optional input `zeros`: the shape of the zeros read for unwritten elements. Only gradients
+pass `zeros`, so that a gradient array needs no value of its primal (the cotangent of an unread element is zeros of the
 element's shape, rule 113). The cotangent of a flow is a flow of the gradient array.
 """
 
@@ -48,7 +48,7 @@ def _loaded(op: Operation, element: Shape, lead: Shape, zeros: int) -> Shape:
 
 
 def _count(op: Operation) -> Shape:
-    """Return the number of stacked elements as a shape of one dimension."""
+    """Return the number of stacked elements as a one-dimensional shape."""
     made = op.inputs[0].op
     size = op.attrs["size"]
     if size is None and made.type == "TensorArrayNew" and not made.attrs["dynamic_size"]:
@@ -133,7 +133,7 @@ def _read_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _row(op: Operation) -> tuple[Tensor, Tensor] | None:
-    """Return the value whose rows are exactly the array's elements, and the index that is read; None if unknown."""
+    """Return the value whose rows are exactly the array's elements, and the index of the read; None if unknown."""
     handle, index, flow, *zeros = op.inputs
     unstack, new = flow.op, handle.op
     if zeros or unstack.type != "TensorArrayUnstack" or new.type != "TensorArrayNew" or new.attrs["dynamic_size"]:

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ArrayStorage(Elements, Resource):
-    """The elements of one TensorArray, or (with a primal) of one of its gradient arrays.
+    """The elements of a TensorArray, or (with a primal) of a gradient array of the primal.
 
     A gradient array sums repeated writes, allows repeated reads, reads as zeros where nothing was written, and takes
     its size and element shapes from its primal when they are needed (rule 111). Gradient arrays of ``gradients()`` grow
@@ -82,7 +82,7 @@ class ArrayStorage(Elements, Resource):
 
     @property
     def size(self) -> int:
-        """Number of elements; at least that of its primal for a gradient array."""
+        """Number of elements; for a gradient array at least the size of the primal."""
         return self.count if self.primal is None else max(self.count, self.primal.size)
 
     @property
@@ -95,7 +95,7 @@ class ArrayStorage(Elements, Resource):
         self.close()
 
     def gradient(self, source: str | None, context: KernelContext) -> ArrayStorage:
-        """Return a new gradient array, or the one named `source`; naming one freezes the size (rule 112)."""
+        """Return a new gradient array, or the gradient array named `source`; naming freezes the size (rule 112)."""
         self._check_open(context)
         if source is not None and source in self.gradients:
             return self.gradients[source]
@@ -123,7 +123,7 @@ class ArrayStorage(Elements, Resource):
         self.gradients = {}
 
     def write(self, index: int, value: Any, context: KernelContext) -> Wait | None:
-        """Write an element once, or sum it in a gradient array (rule 105); return the wait for a sum in a thread."""
+        """Write an element once, or add to a gradient array (rule 105); return the wait for a sum in a thread."""
         return self.write_all([(index, value)], context)
 
     def write_all(self, pairs: Iterable[tuple[int, Any]], context: KernelContext) -> Wait | None:
@@ -154,7 +154,7 @@ class ArrayStorage(Elements, Resource):
         return self.dynamic_size and not self.frozen
 
     def most_elements(self, wanted: int) -> int:
-        """Return the number of elements that a loop of about `wanted` iterations finds, or is likely to make."""
+        """Return the number of elements found, or likely made, by a loop of about `wanted` iterations."""
         return max(self.size, wanted) if self.may_grow() else self.count
 
     def takes(self, shape: tuple[int, ...]) -> bool:
@@ -170,7 +170,7 @@ class ArrayStorage(Elements, Resource):
     def read(self, index: int, context: KernelContext, zeros: Sequence[int] | None = None, *, wait: bool = True) -> Any:
         """Read an element, and clear it if the array clears after reads (rules 107 and 108).
 
-        Of an element that may be off the device return the future of its array, or without `wait` its SwappableArray.
+        Of an element perhaps off the device return the future of its array, or without `wait` its SwappableArray.
         """
         index = int(index)
         element = self._slot(index, context, grow=self.primal is not None)
@@ -193,7 +193,7 @@ class ArrayStorage(Elements, Resource):
         return value
 
     def at(self, index: int) -> Any:
-        """Return the array of an element, its SwappableArray if it may be off the device, or None."""
+        """Return the array of an element, the SwappableArray of an element perhaps off the device, or None."""
         return self.elements[index].value if 0 <= index < self.count else None
 
     def keeps_on_host(self, rows: Array) -> bool:
@@ -213,7 +213,7 @@ class ArrayStorage(Elements, Resource):
         self.blocks[count] = Blocks(rows, count)
 
     def read_block(self, index: int, count: int, context: KernelContext) -> Any:
-        """Return the block of `count` rows that contains an element, or the future of the block."""
+        """Return an element's block of `count` rows, or the future of the block."""
         self._slot(index, context, grow=False)
         blocks = self.blocks[count]
         block = blocks.at(index // count)
@@ -241,7 +241,7 @@ class ArrayStorage(Elements, Resource):
         return values + [self.read(i, context, None if zeros is None else zeros[1:], wait=False) for i in rest]
 
     def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Any:
-        """Read several elements as rows of an array (rule 110); return the array, or an awaitable of it."""
+        """Read several elements as rows of an array (rule 110); return the array or an awaitable."""
         put_back = self._values_of(indices)
         with not_read_if_refused(put_back):
             values = self.read_many(indices, context, zeros)

@@ -1,4 +1,4 @@
-"""Checks of values from outside against the variables that receive them."""
+"""Checks of values from outside against the receiving variables."""
 
 from __future__ import annotations
 

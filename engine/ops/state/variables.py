@@ -1,4 +1,4 @@
-"""Variables: state that outlives a step, kept by a session in a slot for each variable of the graph."""
+"""Variables: state outliving steps, kept by a session in a slot for each variable of the graph."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class VariableSlot(Resource):
 
     @property
     def in_host(self) -> Array | None:
-        """The buffer if it is in host memory, else None."""
+        """The buffer if in host memory, else None."""
         return self._buffer if isinstance(self._buffer, np.ndarray) else None
 
     @property
@@ -105,11 +105,11 @@ class VariableSlot(Resource):
         self._buffer = None
 
     def snapshot(self) -> Array | None:
-        """Return the buffer, if any; it is not written while the snapshot holds it."""
+        """Return the buffer, if any; updates do not write to a buffer held by a snapshot."""
         return self._buffer
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return the function that assigns a value; its buffer is made now unless the existing one fits."""
+        """Return the function to assign a value; the new buffer is made now, unless the old one can be overwritten."""
         return functools.partial(self.store, saved, self.made_for(saved))
 
     def move(self, old: Array, new: Any) -> None:
@@ -118,7 +118,7 @@ class VariableSlot(Resource):
             self._buffer = new
 
     def assign(self, value: Any, context: KernelContext | None = None) -> Any:
-        """Assign a copy of `value`; return the new buffer, or an awaitable of it (see `_update`)."""
+        """Assign a copy of `value`; return the new buffer or an awaitable (see `_update`)."""
         array = value if hasattr(value, "shape") else np.asarray(value)
 
         def change(buffer: Array | None, alone: bool) -> Array:
@@ -147,7 +147,7 @@ class VariableSlot(Resource):
     ) -> Any:
         """Apply ``put(buffer, indices, updates)`` to rows of the value; OpError if an index is out of range.
 
-        With `by_vectors` indices are vectors that name elements or blocks, and `put` checks them before writing.
+        With `by_vectors` indices are vectors naming elements or blocks, and `put` checks them before writing.
         """
         operation = None if context is None else context.operation
 
@@ -169,14 +169,14 @@ class VariableSlot(Resource):
         change : callable
             Returns the new buffer: the old one, written in place, if the slot alone holds it (`alone`).
         nbytes : int
-            Bytes that the update reads or writes; a thread makes large updates.
+            Bytes read or written by the update; a thread makes large updates.
         context : KernelContext, optional
-            Provides the threads; without it the update runs now.
+            Provides the threads; without a context the update runs now.
 
         Returns
         -------
         numpy.ndarray or awaitable
-            The new buffer, or an awaitable of it.
+            The new buffer, or an awaitable.
         """
         calls = None if context is None else context.step.long_calls
         if context is not None and calls is not None and (nbytes >= copies.LARGE or self.turns.taken):
@@ -222,7 +222,7 @@ class VariableSlot(Resource):
             raise
 
     def store(self, array: Array, made: Array | None) -> Array:
-        """Assign an array, with the buffer that `made_for` returned."""
+        """Assign an array, with the buffer returned by `made_for`."""
         self._buffer = _frozen(made) if made is not None else _filled(self._buffer, array)
         return self._buffer
 
@@ -277,7 +277,7 @@ def _frozen(buffer: Array) -> Array:
 
 
 def _write(buffer: Array, fill: Callable[[Array], Any]) -> Array:
-    """Fill a buffer that has no other writer; afterwards it is read-only."""
+    """Fill a buffer without other writers; afterwards it is read-only."""
     if isinstance(buffer, np.ndarray):
         buffer.flags.writeable = True
     try:
@@ -303,7 +303,7 @@ def slots_of(resources: Resources, names: Iterable[str]) -> list[VariableSlot]:
 
 
 def prepare_slots(slots: Iterable[VariableSlot], arrays: Mapping[str, Array]) -> Callable[[], None]:
-    """Prepare the assignment of arrays by name, which must fit (see `fitting`); return the function that assigns."""
+    """Prepare the assignment of arrays by name, which must fit (see `fitting`); return the assigning function."""
     changes = [slot.restore(arrays[slot.name]) for slot in slots]
 
     def change() -> None:
@@ -325,7 +325,7 @@ def uses_variable(type: str) -> bool:
 
 
 def variable_key(handle: Tensor) -> tuple[str, str] | None:
-    """Return the key that orders reads and writes of a variable; None for a handle not made by VariableHandle."""
+    """Return the key ordering reads and writes of a variable; None for a handle not made by VariableHandle."""
     return (CONTAINER, handle.op.attrs["shared_name"]) if handle.op.type == "VariableHandle" else None
 
 
@@ -405,7 +405,7 @@ def _state_shape(op: Operation) -> Shape:
 
 
 def _define_update(type: str, function: np.ufunc) -> None:
-    """Declare the operation `type` that combines a variable with a value of its shape."""
+    """Declare the operation `type`, which combines a variable with a value of the same shape."""
     define(
         type,
         "handle: resource, value: T -> result: T",
@@ -429,14 +429,14 @@ def define_scatter(
     change: Callable[[Any, Array, Any, Any], Any],
     by_vectors: bool = False,
 ) -> None:
-    """Declare the operation `type` that updates a variable, of `allowed` dtypes, at indices.
+    """Declare the operation `type`, which updates a variable, of `allowed` dtypes, at indices.
 
     Parameters
     ----------
     change : callable
         ``change(xp, buffer, indices, updates)`` writes to the buffer.
     by_vectors : bool
-        Whether indices are vectors that name elements or blocks (checked by `change`), instead of row numbers.
+        Whether indices are vectors naming elements or blocks (checked by `change`), instead of row numbers.
     """
 
     def kernel(xp: Any, context: KernelContext, slot: VariableSlot, indices: Any, updates: Any, **_: Any) -> Any:

@@ -65,7 +65,7 @@ def alike(*values: Any, default: DType | None = None) -> list[Tensor]:
 
 
 def one_of(value: Any, allowed: Sequence[Any], what: str) -> Any:
-    """Return a value if it is among the `allowed` ones, else raise GraphError; `what` is the argument's label there."""
+    """Return a value among the `allowed` values; GraphError, naming the argument by `what`, for any other."""
     if isinstance(value, Tensor) or value not in allowed:
         raise GraphError(
             f"there is no such {what}", wanted=" or ".join(map(repr, allowed)), got=repr(value), hint="leave it out"
@@ -74,7 +74,7 @@ def one_of(value: Any, allowed: Sequence[Any], what: str) -> Any:
 
 
 def known_rank(x: Tensor, what: str) -> int:
-    """Return the rank of `x`; GraphError, naming `what` needs the rank, if it is unknown."""
+    """Return the rank of `x`; GraphError, naming `what` as the user of the rank, if unknown."""
     if x.rank is None:
         raise GraphError(
             f"{what} needs to know the rank while the graph is built",
@@ -87,14 +87,14 @@ def known_rank(x: Tensor, what: str) -> int:
 
 
 def static_fraction(value: Any, name: str) -> float:
-    """Return a number from 0 to 1 that is known while the graph is built; GraphError for anything else."""
+    """Return a number from 0 to 1, known while the graph is built; GraphError for anything else."""
     if not isinstance(value, (int, float, np.floating, np.integer)) or not 0 <= value <= 1:
         raise GraphError(f"{name} is a fraction", wanted="a number from 0 to 1", got=value, hint=f"as {name}=0.1")
     return float(value)
 
 
 def static_int(value: Any, what: str = "axis") -> int:
-    """Return an integer or constant that must be known while the graph is built; GraphError for anything else."""
+    """Return an integer or constant, known while the graph is built; GraphError for anything else."""
     known = static_value(value) if isinstance(value, Tensor) else value
     try:
         return operator.index(known.item() if isinstance(known, np.ndarray) else known)  # type: ignore[arg-type]
@@ -133,13 +133,13 @@ def check_rank(array: Any, least: int, most: int | None, what: str) -> None:
 
 
 def check_same_shape(what: str, *arrays: Any) -> None:
-    """Raise ValueError in a kernel if shapes differ that must be equal and were unknown while the graph was built."""
+    """Raise ValueError in a kernel if shapes differ; they were unknown while the graph was built."""
     if any(a.shape != arrays[0].shape for a in arrays):
         raise ValueError(f"{what} takes arrays of one shape, got {' and '.join(str(list(a.shape)) for a in arrays)}")
 
 
 def axis_within(axis: int, rank: int, what: str = "axis") -> int:
-    """Return a possibly negative axis as a number from 0 up; ShapeError if it is out of range."""
+    """Return a possibly negative axis as a number from 0 up; ShapeError if out of range."""
     if not -rank <= axis < rank:
         raise ShapeError(
             f"there is no such {what}",
@@ -161,7 +161,7 @@ def same_with_axis(op: Operation) -> Shape:
 
 
 def with_dimension(shape: Shape, axis: int, size: int | None) -> Shape:
-    """Return `shape` with one dimension replaced."""
+    """Return `shape` with the size of an axis replaced."""
     return Shape([size if i == axis else d for i, d in enumerate(shape)])
 
 
@@ -185,7 +185,7 @@ def shape_in(index: int) -> Callable[..., int]:
 
 
 def only_scalars(op: Operation, *which: int) -> None:
-    """Raise ShapeError if one of the inputs at these indices is known not to be a scalar."""
+    """Raise ShapeError if an input at these indices is known not to be a scalar."""
     for i in which:
         if op.inputs[i].rank not in (0, None):
             raise ShapeError(
@@ -203,7 +203,7 @@ def sum_of(sizes: Sequence[int | None]) -> int | None:
 
 
 def listed(values: Any, function: str, what: str = "tensors", example: str = "[a, b]") -> list[Any]:
-    """Return an iterable argument as a list; GraphError if it is a tensor, a string, a dict or not iterable."""
+    """Return an iterable argument as a list; GraphError for a tensor, a string, a dict or a non-iterable."""
     if isinstance(values, (Tensor, str, bytes, dict)) or not hasattr(values, "__iter__"):
         raise GraphError(
             f"{function} takes a list of {what}",

@@ -50,7 +50,7 @@ def by_special(function: str) -> Any:
 
 
 def signs(xp: Any, x: Any) -> Any:
-    """Return the sign, ``x / abs(x)`` for complex numbers: CuPy's `sign` is that of the real part."""
+    """Return the sign, ``x / abs(x)`` for complex numbers: CuPy's `sign` uses the real part only."""
     if x.dtype.kind != "c":
         return xp.sign(x)
     size = xp.absolute(x)
@@ -82,12 +82,12 @@ def _is_within(y: Any) -> Any:
 
 
 def add_at(xp: Any, out: Any, places: Any, updates: Any, function: str = "add") -> None:
-    """Add updates to rows by index, or subtract them; updates of one index accumulate.
+    """Add updates to rows by index, or subtract them; updates of equal indices accumulate.
 
     Parameters
     ----------
     xp : module
-        NumPy, or an array library like it.
+        NumPy, or CuPy.
     out : array of shape [n, ...]
         Of any numeric dtype.
     places : integer array
@@ -127,7 +127,7 @@ def _add_integers(xp: Any, out: Any, places: Any, updates: Any, function: str) -
 
 
 def last_writers(xp: Any, places: Any, count: int) -> Any:
-    """Return for each of `count` places the position of its last occurrence in `places`, -1 where it has none.
+    """Return, for each of `count` places, the position of its last occurrence in `places`, -1 if absent.
 
     Of several assignments to a place NumPy keeps the last; a GPU may keep any.
     """

@@ -1,4 +1,4 @@
-"""Batch rules for groups of operations: how many instances of an operation are emitted as one."""
+"""Batch rules for groups of operations: how to emit many instances of an operation as one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _raised(builder: Builder, x: Tensor, old: Tensor, rank: int) -> Tensor:
 
 
 def reshaped(builder: Builder, x: Tensor, dims: Sequence[int]) -> Tensor:
-    """Emit, by `builder`, a Reshape of `x` to `dims`, of which one may be -1."""
+    """Emit, by `builder`, a Reshape of `x` to `dims`, which may contain a -1."""
     return builder.tensor("Reshape", x, builder.constant(dims, dtypes.int32))
 
 
@@ -68,7 +68,7 @@ def _behind_first(axis: Any, rank: int) -> Any:
 
 
 def to_known_shape(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Batch rule of an `op` that reshapes its first operand, alone `varying` among instances, to a known shape."""
+    """Batch rule of an `op` reshaping its first operand, alone `varying` among instances, to a known shape."""
     shape = op.outputs[0].shape
     if not varying[0] or any(varying[1:]) or not shape.is_fully_known or 0 in shape.as_tuple():
         return None

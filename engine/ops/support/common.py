@@ -1,4 +1,4 @@
-"""Shape rules and gradient helpers that the families share."""
+"""Shape rules and gradient helpers shared by the families."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def nothing(op: Operation) -> list[Shape]:
 
 
 def shape_of(tensor: Tensor) -> Tensor:
-    """Return the shape of a tensor as an int32 vector: a constant when it is known."""
+    """Return the shape of a tensor as an int32 vector: a constant if known."""
     if tensor.shape.is_fully_known:
         return constant(np.asarray(tensor.shape.as_tuple(), np.int32))
     return apply("Shape", shape_source(tensor))  # type: ignore[no-any-return]
 
 
 def size_along(tensor: Tensor, axis: int) -> Tensor:
-    """Return one dimension of a tensor as an int32 scalar: a constant when it is known."""
+    """Return a dimension of a tensor as an int32 scalar: a constant if known."""
     known = None if tensor.rank is None else tensor.shape[axis]
     return shape_of(tensor)[axis] if known is None else constant(np.asarray(known, np.int32))
 
 
 def ensured(x: Tensor, *sizes: int | None) -> Tensor:
-    """Return a tensor of the given sizes, None for any; a step checks sizes that are unknown while building.
+    """Return a tensor of the given sizes, None for any; a step checks sizes unknown while building.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def one_for_each(numbers: Tensor, like: Tensor, axis: int) -> Tensor:
 
 
 def dimension(tensor: Tensor, axis: int) -> Any:
-    """Return one dimension of a tensor: an integer where it is known, else a scalar tensor."""
+    """Return a dimension of a tensor: an integer if known, else a scalar tensor."""
     known = None if tensor.rank is None else tensor.shape[axis]
     return size_along(tensor, axis) if known is None else known
 

@@ -1,7 +1,7 @@
-"""Interfaces between stateful kernels and their step: the step's context, and the instance of an operation that runs.
+"""Interfaces between stateful kernels and their step: the step's context, and the running instance of an operation.
 
-This is the only description of both. It stands with its readers, the operations: protocols describe the objects that
-the runtime and swapping put into a step's context, so that operations import neither. See
+This is the only description of both. It stands with its readers, the operations: protocols describe the objects put
+into a step's context by the runtime and by swapping, so that operations import neither. See
 docs/design/0019-resources.md.
 """
 
@@ -39,25 +39,25 @@ class Resources(Protocol):
         """Return the session's resource of a kind and name, made by ``factory(name)`` on first use."""
 
     def add_to_step(self, number: int, resource: Resource) -> None:
-        """Close a resource, if it is still open, when the step of this number ends."""
+        """Close a resource, if still open, when the step of this number ends."""
 
     def note_taken(self, number: int, give_back: Callable[[], object], operation: str = "") -> None:
-        """Call `give_back` if the step ends before its caller has received the value that `operation` took."""
+        """Call `give_back` if the step ends before its caller has received the value taken by `operation`."""
 
     def drop_taken(self, number: int, give_back: Callable[[], object]) -> None:
         """Remove a `give_back` registered with `note_taken`."""
 
     def __iter__(self) -> Iterator[Resource]:
-        """Yield the resources that outlive steps."""
+        """Yield the resources outliving steps."""
 
     # ---- for the executors of steps
 
     @property
     def of_steps(self) -> Mapping[int, object]:
-        """Steps that have made resources, by number."""
+        """Steps with resources of their own, by number."""
 
     def cancel_step(self, number: int, error: BaseException) -> None:
-        """Wake the waiters in the resources of a step that ends early."""
+        """Wake the waiters in the resources of a step ending early."""
 
     async def aclose_step(self, number: int) -> None:
         """Close the resources made by a step and still held."""
@@ -75,7 +75,7 @@ class Watcher(Protocol):
     """A watcher of a tensor."""
 
     def show(self, value: Array, copy: Callable[[Array], Array | LongCall]) -> Awaitable[None] | None:
-        """Take a copy of a value; return an awaitable that ends when there is room for another, or None."""
+        """Take a copy of a value; return an awaitable of room for another, or None."""
 
 
 class PartialFeeds(Protocol):
@@ -101,14 +101,14 @@ class Swapper(Protocol):
         """Return True if rows stay in host memory until they are read."""
 
     def wrap_host_row(self, row: Array) -> Any:
-        """Return the entry of a row that stays in host memory, or the row itself."""
+        """Return the entry of a row staying in host memory, or the row itself."""
 
     def read(self, series: Any, index: int, last: bool) -> tuple[Array | None, Awaitable[Array] | None]:
         """Return the array in a slot, or an awaitable of the array."""
 
 
 async def until_ended(call: LongCall) -> None:
-    """Wait until a call has ended; on cancellation withdraw the call, or wait for it if it has begun."""
+    """Wait until a call has ended; on cancellation withdraw the call, or wait for a call that has begun."""
     cancellation = None
     # A call that has begun reads memory of the step: a cancelled step must not free it before the call ends.
     # So the first cancellation is kept, and raised after the end of the call.
@@ -141,7 +141,7 @@ async def _then(wait: Wait, result: Any) -> Any:
 
 
 def allowed_in(pool: Pool | None, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `function` in a thread, charged to the current account and bound by its limit."""
+    """Return a function to call `function` in a thread, charged to the current account and bound by its limit."""
     return function if pool is None or pool.limit is None else AllowedCall(pool, function)
 
 
@@ -163,7 +163,7 @@ class StepContext(NamedTuple):
     threads : callable or None
         ``threads(function, *arguments)`` calls a blocking function in a thread and returns a future.
     long_calls : callable or None
-        The same for a function that computes for long without blocking; None to call it on the event loop.
+        The same for a long function without blocking; None to call it on the event loop.
     contexts : KernelContexts
         Of the device, with its memory.
     watches : mapping of str to Watcher
@@ -193,7 +193,7 @@ class StepContext(NamedTuple):
         return self.long_calls(self.allowed(function), *arguments)
 
     def later(self, function: Callable[..., Any]) -> Callable[..., LongCall]:
-        """Return a function that calls `function` in a kernel thread, charged to the running instance."""
+        """Return a function to call `function` in a kernel thread, charged to the running instance."""
         assert self.long_calls is not None
         return partial(self.long_calls, self.allowed(partial(self.contexts.run, function)))
 

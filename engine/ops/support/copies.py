@@ -1,4 +1,4 @@
-"""Copies of values that leave or enter a step: large copies are made in threads."""
+"""Copies of values leaving or entering a step: large copies are made in threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def give_copy(context: KernelContext, value: Any, take: Callable[[Any], Awaitabl
 
 
 def copied(calls: Callable[..., LongCall] | None, value: Any) -> Any:
-    """Return a copy of a value in host memory, or the future of a copy that a thread makes."""
+    """Return a copy of a value in host memory, or the future of a copy made in a thread."""
     return outside(np.array, value) if calls is None or not is_large(value) else calls(np.array, value)
 
 

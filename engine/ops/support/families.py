@@ -1,4 +1,4 @@
-"""Declare whole families of elementwise operations: one call makes the definition and its public function."""
+"""Declaration of families of elementwise operations: a call makes a definition and its public function."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _RESULTS = {"T": "Of the same dtype", "bool": "Of dtype bool", "T.real": "Of the
 
 
 def is_sparse(x: Any) -> bool:
-    """Return True for a SparseTensor, whose module is above this one."""
+    """Return True for a SparseTensor; its module, in a higher layer, cannot be imported here."""
     return hasattr(x, "with_values") and hasattr(x, "dense_shape")
 
 
@@ -74,7 +74,7 @@ def unary(
     Parameters
     ----------
     type, function, summary : str
-        The operation type, the name of its public function, and the first line of that function's docstring.
+        The operation type, the name of its public function, and the first line of the function's docstring.
     kernel, samples, fuse
         As in `define`.
     gradient : callable or NotDifferentiable
@@ -84,7 +84,7 @@ def unary(
     output : str
         Type expression of the result.
     on_host : bool
-        Whether the operation runs in host memory, because CuPy lacks it.
+        Whether the operation, missing in CuPy, runs in host memory.
     keeps_zero : bool
         Whether 0 becomes 0: then the function accepts sparse tensors too.
     examples : mapping of str to str, optional
@@ -133,9 +133,10 @@ def binary(
     fuse: Fusion | None = None,
     examples: Mapping[str, str] | None = None,
 ) -> Binary:
-    """Declare an elementwise operation of two operands that broadcast; see :func:`unary`.
+    """Declare an elementwise operation of two broadcast operands; see :func:`unary`.
 
-    ``gradient(x, y, z, g)`` returns a cotangent of the broadcast shape for each operand; it is summed down here.
+    ``gradient(x, y, z, g)`` returns a cotangent of the broadcast shape for each operand, which is summed
+    down to the operand's shape here.
     """
     BINARY.add(type)
     define(
@@ -199,7 +200,7 @@ def example_section(function: str, examples: Mapping[str, str]) -> str:
 
 
 def _publish(function: F, name: str, summary: str, operands: str, result: str, examples: Mapping[str, str] | None) -> F:
-    """Set the name, module and docstring of a public function made by a family, and publish it."""
+    """Set the name, module and docstring of a family's public function, and publish the function."""
     function.__name__ = function.__qualname__ = name
     # Two frames up: the module that called `unary` or `binary`.
     function.__module__ = sys._getframe(2).f_globals["__name__"]

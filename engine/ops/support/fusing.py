@@ -20,7 +20,7 @@ FLOATS = (dtypes.float32, dtypes.float64)
 
 
 def step_of(op: Operation) -> StepOp | None:
-    """Return the step that an operation's kernel performs, None if the kernel is no ufunc of the table."""
+    """Return the step of an operation's kernel, None if the kernel is no ufunc of the table."""
     kernel = op.definition.kernel
     return STEPS.get(kernel.name) if isinstance(kernel, Ufunc) else None
 
@@ -42,7 +42,7 @@ def is_register(shape: Shape) -> bool:
 
 
 def first_input(op: Operation) -> Sequence[Tensor]:
-    """Return the input that moves and sums read; other inputs are sizes, which are known."""
+    """Return the input read by moves and sums; the other inputs are sizes, which are known."""
     return op.inputs[:1]
 
 
@@ -109,7 +109,7 @@ def masked(write: Callable[[Operation, StepWriter], None]) -> Fusion:
 
 
 def compare(op: Operation, writer: StepWriter) -> object:
-    """Append the comparison that computes an operation's first input; return its result."""
+    """Append the comparison in an operation's first input; return its result."""
     mask = op.inputs[0].op
     step = step_of(mask)
     assert step is not None

@@ -15,10 +15,10 @@ from ...ir.tensor import Operators, Tensor
 
 @dataclass(frozen=True, eq=False)
 class IndexedSlices:
-    """Rows ``values[i]`` that stand at ``indices[i]`` of a tensor that is zero elsewhere.
+    """Rows ``values[i]`` at ``indices[i]`` of a tensor, zero elsewhere.
 
-    A nested structure of its tensors. An operation that wants a dense tensor converts it, repeated indices adding up,
-    which needs the dense shape; accumulation and variable updates keep it sparse and need none.
+    A nested structure of its tensors. Operations on dense tensors convert it, repeated indices adding up, which needs
+    the dense shape; accumulation and variable updates keep the slices sparse and need none.
 
     Attributes
     ----------

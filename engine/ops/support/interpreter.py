@@ -1,4 +1,4 @@
-"""Work that keeps the interpreter lock, done in small blocks so that the event loop is not held up.
+"""Work under the interpreter lock, done in small blocks so that the event loop is not held up.
 
 Long kernels run in threads. They keep the lock while Python is called for each element, and in a few NumPy functions.
 """
@@ -15,7 +15,7 @@ BLOCK = 2048  # Python calls, one per element, without a break: about a millisec
 
 
 def give_way() -> None:
-    """Yield the interpreter lock to other threads, even to threads that request it only now."""
+    """Yield the interpreter lock to other threads, even to threads requesting it only now."""
     # Not sleep(0): without a pause this thread takes the lock again before a thread that was not yet waiting.
     time.sleep(1e-5)
 

@@ -1,4 +1,4 @@
-"""Numbers with their derivatives along some directions, for kernels that need gradients of any order.
+"""Numbers with their derivatives along some directions, for kernels with gradients of any order.
 
 A jet of n directions is an array whose first dimension has 2^n rows. Row 0 is the value, and row S the derivative along
 the directions that are bits of S, each once: the products of a direction with itself are left out. So with a and b jets
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def jet(xp: Any, value: Any, directions: Sequence[Any]) -> Any:
-    """Return the jet of an array and the directions, of its shape, along which it moves."""
+    """Return the jet of an array, moving along directions of the same shape."""
     rows = [xp.zeros(value.shape, dtype=value.dtype) for _ in range(2 ** len(directions))]
     rows[0] = value
     for i, direction in enumerate(directions):
@@ -33,7 +33,7 @@ def times(xp: Any, x: Any, y: Any) -> Any:
 
 
 def exponential(xp: Any, x: Any) -> Any:
-    """Return the exponential of a jet; for minus infinity it is 0, with zero derivatives."""
+    """Return the exponential of a jet; for minus infinity 0, with zero derivatives."""
     if len(x) == 1:
         return xp.exp(x)
     a, b = _halves(x)
@@ -57,7 +57,7 @@ def _logarithm(xp: Any, x: Any) -> Any:
 
 
 def hidden(xp: Any, x: Any, shown: Any, value: float = 0.0) -> Any:
-    """Return a jet that is `value`, with zero derivatives, where it is not `shown`."""
+    """Return a jet equal to `value`, with zero derivatives, where not `shown`."""
     zero = xp.zeros((), dtype=x.dtype)
     result = xp.where(shown, x, zero)
     if value:

@@ -1,7 +1,7 @@
 """Axes known only in a step: dimensions are permuted so that the operation runs along a known axis.
 
 Kernels take their axes as attributes, so that shapes, fusion and native programs know them while a step is compiled. A
-tensor axis is rare; it costs two transpositions instead of a second form of every operation.
+tensor axis is rare, and costs two transpositions instead of a second form of every operation.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def permuted(x: Tensor, perm: Tensor, name: str | None = None) -> Tensor:
 
 
 def axis_to_end(x: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a tensor with one axis moved to the end, and the permutation that moves it back."""
+    """Return a tensor with an axis moved to the end, and the permutation back."""
     rank = rank_of(x)
     place = from_zero(axis, rank)
     perm = joined(numbers(0, place), numbers(place + 1, rank), [place])
@@ -81,7 +81,7 @@ def axis_to_end(x: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def axis_to_front(x: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a tensor with one axis moved to the front, and the permutation that moves it back."""
+    """Return a tensor with an axis moved to the front, and the permutation back."""
     rank = rank_of(x)
     place = from_zero(axis, rank)
     perm = joined([place], numbers(0, place), numbers(place + 1, rank))
@@ -90,13 +90,13 @@ def axis_to_front(x: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def along_last(type: str, x: Any, axis: Tensor, name: str | None, **attrs: Any) -> Tensor:
-    """Apply an operation that keeps the shape along an axis known only in a step."""
+    """Apply a shape-preserving operation along an axis known only in a step."""
     moved, back = axis_to_end(convert_to_tensor(x), axis)
     return permuted(apply(type, moved, axis=-1, **attrs), back, name)
 
 
 def among(axes: Tensor, rank: Tensor) -> Tensor:
-    """Return, for each of `rank` dimensions, whether the axes contain it."""
+    """Return, for each of `rank` dimensions, whether it is among the axes."""
     each, every = apply("ExpandDims", numbers(0, rank), axis=1), apply("ExpandDims", from_zero(axes, rank), axis=0)
     return apply("Any", apply("Equal", each, every), axis=(1,), keepdims=False)  # type: ignore[no-any-return]
 
@@ -121,7 +121,7 @@ def reduced(type: str, x: Any, axes: Tensor, keepdims: bool, name: str | None) -
 
 
 def concatenated(values: Sequence[Any], axis: Tensor, name: str | None) -> Tensor:
-    """Join tensors of one rank along an axis known only in a step."""
+    """Join tensors of equal rank along an axis known only in a step."""
     moved = [axis_to_front(each, axis) for each in values]
     return permuted(apply("Concat", [each for each, _ in moved], axis=0), moved[0][1], name)
 

@@ -17,7 +17,7 @@ Part = int | Tensor  # a size, or sizes in a vector
 
 
 def leading(x: Tensor, count: int) -> list[Part]:
-    """Return the first dimensions of a tensor, each as an integer where it is known."""
+    """Return the first dimensions of a tensor, each as an integer if known."""
     known = [None] * count if x.rank is None else list(x.shape[:count])
     return [shape_of(x)[i] if d is None else d for i, d in enumerate(known)]
 
@@ -50,7 +50,7 @@ def product(parts: Sequence[Part]) -> Part:
 
 
 def divided(size: Part, divisor: int, x: Tensor, what: str) -> Part:
-    """Divide a size by a divisor; ShapeError if a known size is no multiple of it."""
+    """Divide a size; ShapeError if a known size is no multiple of the divisor."""
     if isinstance(size, int) and size % divisor:
         raise ShapeError(
             f"blocks do not fit the {what}",
@@ -71,7 +71,7 @@ def rearranged(
 
 
 def with_parts(tensor: Tensor, parts: Sequence[Part]) -> Tensor:
-    """Return a tensor with the static shape that its parts imply."""
+    """Return a tensor with the static shape implied by its parts."""
     if not any(isinstance(part, Tensor) and part.rank != 0 for part in parts):
         tensor.set_shape(Shape([part if isinstance(part, int) else None for part in parts]))
     return tensor

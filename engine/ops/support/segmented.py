@@ -69,7 +69,7 @@ def _multiplied_before(xp: Any, rows: Any, numbers: Any) -> Any:
 
 
 def places_among_equals(xp: Any, numbers: Any) -> Any:
-    """Return, for each number, how many equal numbers come before it."""
+    """Return, for each number, the count of equal numbers before it."""
     order = xp.argsort(numbers, kind="stable")
     ordered = numbers[order]
     places = xp.zeros(numbers.shape, dtype=xp.int64)

@@ -1,4 +1,4 @@
-"""Equality of shapes, and absence of broadcasting, for shapes that are not fully known while building."""
+"""Equality of shapes, and absence of broadcasting, of shapes not fully known while building."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State of a session that operations share by name."""
+"""Session state shared by name among operations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shared(
         Description of the resource.
     make : callable
     agreeing : str
-        Properties that must agree among users of a name, for the error.
+        Properties to agree on among users of a name, for the error.
     who : str
         Name of the requesting operation.
 

@@ -72,7 +72,7 @@ def of_pooling(rank: int | None = None) -> dict[str, str]:
 
 
 def documented(texts: Mapping[str, str]) -> Callable[[F], F]:
-    """Return a decorator that replaces names in braces in a function's docstring by texts.
+    """Return a decorator replacing names in braces in a function's docstring by texts.
 
     Parameters
     ----------

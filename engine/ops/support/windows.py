@@ -1,4 +1,4 @@
-"""Windows that slide over the spatial dimensions of images: which elements each window sees.
+"""Windows sliding over the spatial dimensions of images: the elements that each window sees.
 
 Kernels iterate over the places in a window and not over the windows: the elements of all windows at a place are a
 strided view.
@@ -25,14 +25,14 @@ LAYOUTS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows along one axis.
+    """The windows along an axis.
 
     Attributes
     ----------
     size : int
         Elements along the axis.
     window, stride, rate : int
-        Elements in a window, from one window to the next, and from one element of a window to the next.
+        Elements in a window, from a window to the next, and from an element of a window to the next.
     before : int
         Elements of padding before the first.
     count : int
@@ -47,7 +47,7 @@ class Windows:
     count: int
 
     def at(self, place: int) -> tuple[slice, slice]:
-        """Return the slice of windows that see an element (not padding) at a place, and the slice of these elements."""
+        """Return the slice of windows with an element (not padding) at a place, and the slice of these elements."""
         # Window i sees at `place` the element i * stride - offset: first and last are the i for which it exists.
         offset = self.before - place * self.rate
         first = max(0, -(-offset // self.stride))
@@ -94,7 +94,7 @@ def _paddings(attrs: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def spatial_axes(attrs: Mapping[str, Any]) -> range:
-    """Return the axes that windows slide along."""
+    """Return the spatial axes of an image."""
     first = 2 if attrs["channels_first"] else 1
     return range(first, first + len(attrs["window"]))
 
@@ -119,7 +119,7 @@ def check_not_empty(windows: Sequence[Windows]) -> None:
 
 
 def places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
-    """Yield, per place in a window, its number, the index of windows that see an element, and the element index."""
+    """Yield, per place in a window, its number, the index of windows with an element there, and the element index."""
     lead = (slice(None),) * spatial_axes(attrs)[0]
     for number, place in enumerate(itertools.product(*(range(each.window) for each in windows))):
         pairs = [each.at(k) for each, k in zip(windows, place, strict=True)]
@@ -137,14 +137,14 @@ def counts_in(sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[s
 def check_fits(
     found: Sequence[int], sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[str, Any]
 ) -> None:
-    """Raise ValueError unless `found` is the shape of one element for each window of an image."""
+    """Raise ValueError unless `found` is the shape of an element for each window of an image."""
     wanted = counts_in(sizes, windows, attrs)
     if tuple(found) != wanted:
         raise ValueError(f"an image of shape {tuple(sizes)} has windows of shape {wanted}, not {tuple(found)}")
 
 
 def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
-    """Return the static shape of one result for each window of an image."""
+    """Return the static shape of a result for each window of an image."""
     check_windows(attrs)
     image = list(shape.with_rank(len(attrs["window"]) + 2))
     each = zip(spatial_axes(attrs), attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
