@@ -27,7 +27,9 @@ def _joined(a: SparseTensor, b: SparseTensor, what: str) -> tuple[Tensor, Tensor
     """Return the distinct places of two sparse tensors, the place number of each value, their count, and the shape."""
     sizes = same_sizes(a.dense_shape, b.dense_shape, what)
     with after([sizes]):
+        # Places of different ranks cannot be concatenated; the check reports a better error first.
         unique, numbers, count = distinct_rows(apply("Concat", [a.indices, b.indices], axis=0))
+    # The constant itself, so that the static shape of the result is known.
     return unique, numbers, count, a.dense_shape if a.dense_shape.op.is_constant else sizes
 
 
@@ -111,6 +113,7 @@ def _with_dense(a: Any, b: Any, name: str | None) -> Tensor:
 def _chosen(type: str, a: SparseTensor, b: SparseTensor, what: str, name: str | None) -> SparseTensor:
     """Return the larger or smaller element at each place of either tensor; missing elements count as 0."""
     unique, numbers, count, sizes = _joined(a, b, what)
+    # The first numbers are of the places of `a`; sums of single values are the values, and 0 elsewhere.
     own = size_along(a.values, 0)
     x, y = sum_of_groups(a.values, numbers[:own], count), sum_of_groups(b.values, numbers[own:], count)
     return SparseTensor(unique, apply(type, x, y, name=name), sizes)

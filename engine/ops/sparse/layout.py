@@ -66,6 +66,7 @@ def _reshape(xp: Any, indices: Any, shape: Any, new_shape: Any) -> tuple[Any, An
         number = number * size + indices[:, i]
     result = xp.empty((indices.shape[0], len(new)), dtype=xp.int64)
     for i in reversed(range(len(new))):
+        # Digits from the last dimension on. A size of 0 occurs only without elements, where the divisor is arbitrary.
         result[:, i] = number % max(new[i], 1)
         number = number // max(new[i], 1)
     return result, np.asarray(new, np.int64)
@@ -247,6 +248,7 @@ def sparse_concat(
     sizes = [sizes_of(sp, rank) for sp in parts]
     with after([] if expand_nonconcat_dim else _checks(sizes, along)):
         values = apply("Concat", [sp.values for sp in parts], axis=0)
+        # Sorted, because parts joined along another axis than 0 interleave in the order of rows.
         return in_order(_moved(parts, sizes, along), values, _joined_sizes(sizes, along), name=name)
 
 
@@ -259,6 +261,7 @@ def _checks(sizes: list[list[Any]], along: int) -> list[Tensor]:
 def _moved(parts: list[SparseTensor], sizes: list[list[Any]], along: int) -> Tensor:
     """Return the places of all parts, shifted along the axis to follow the previous parts."""
     unit = constant(np.eye(1, len(sizes[0]), along, dtype=np.int64))
+    # Sums of integers and scalar tensors: `+` adds an operation only where a size is unknown.
     starts = [sum(size[along] for size in sizes[:k]) for k in range(len(parts))]
     return apply("Concat", [sp.indices + start * unit for sp, start in zip(parts, starts, strict=True)], axis=0)  # type: ignore[no-any-return]
 

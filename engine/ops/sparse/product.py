@@ -112,6 +112,7 @@ def _multiplied(indices: Tensor, values: Tensor, sizes: Tensor, b: Tensor, adjoi
 
 
 def _made(indices: Any, values: Any, sizes: Any, b: Any, adjoint: bool) -> int:
+    # The product, and the gathered rows of `b` times values, an intermediate array on a GPU.
     return int(sizes[1 if adjoint else 0] * b.shape[-1] + values.shape[0] * b.shape[-1])
 
 
@@ -160,6 +161,7 @@ def _sampled(xp: Any, indices: Any, x: Any, y: Any) -> Any:
     rows, columns = indices[:, 0], indices[:, 1]
     check_bounds(rows, x.shape[0], "rows of a sampled product")
     check_bounds(columns, y.shape[0], "columns of a sampled product")
+    # float16 and bfloat16, summed in float32 as in products of dense matrices.
     half = x.dtype.itemsize == 2 and x.dtype.kind not in "iu"
     sums = xp.empty(rows.shape[0], dtype=x.dtype)
     step = max(1, _BLOCK // max(1, x.shape[1]))

@@ -25,6 +25,7 @@ def _kept(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tenso
     sizes = sizes_of(sp, rank)
     if keepdims:
         mask = constant(i64([[i not in gone for i in range(rank)]]))
+        # With 0 along reduced axes, places that differ only there become equal.
         return sp.indices * mask, vector([1 if i in gone else size for i, size in enumerate(sizes)])
     rest = [i for i in range(rank) if i not in gone]
     return apply("Gather", sp.indices, constant(i32(rest)), axis=1), vector([sizes[i] for i in rest])

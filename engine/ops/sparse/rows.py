@@ -160,12 +160,14 @@ def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None =
     filling = apply("Fill", apply("Reshape", size_along(added, 0), constant(i32([1]))), default)
     indices = apply("Concat", [sp.indices, added], axis=0)
     values = apply("Concat", [sp.values, filling], axis=0)
+    # A stable sort by row number alone keeps the order of the values within each row.
     return in_order(indices, values, sp.dense_shape, by=indices[:, :1], name=name), is_empty
 
 
 def split_sizes(size: Any, parts: int) -> list[tuple[Any, Any]]:
     """Return the begin and size of each of `parts` parts; the remainder enlarges the first parts by 1 each."""
     whole, extra = size // parts, size % parts
+    # The first `extra` parts have an element more, so part k begins min(k, extra) elements later.
     starts = [k * whole + extreme("Minimum", extra, k) for k in range(parts + 1)]
     return [(start, stop - start) for start, stop in pairwise(starts)]
 

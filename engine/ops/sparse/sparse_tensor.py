@@ -92,6 +92,7 @@ class SparseTensor:
                     operation=tensor.op,
                     hint="give SparseTensor(indices=[[row, column], ...], values=[...], dense_shape=[rows, columns])",
                 )
+            # The dataclass is frozen for its users.
             object.__setattr__(self, field, tensor)
         _check_sizes(*made)
 
@@ -312,6 +313,7 @@ def fed_parts(sp: SparseTensor, value: Any) -> list[tuple[Tensor, Any]]:
         )
     parts: Sequence[Any] = value or (None, None, None)
     indices, values, sizes = parts
+    # An empty list has no rank, and NumPy makes it a float array.
     if np.size(indices) == 0:
         indices = np.zeros(np.shape(indices) if np.ndim(indices) == 2 else (0, sp.rank or 0), np.int64)
     if not sp.dense_shape.op.is_constant:

@@ -56,6 +56,7 @@ def as_content(data: bytes | str, dtype: DType) -> Array:
     """
     if dtype is uint8:
         return np.frombuffer(data.encode() if isinstance(data, str) else data, np.uint8)
+    # Lines come decoded; only bytes of a whole file may begin with a byte order mark.
     return np.array(data.decode("utf-8-sig") if isinstance(data, bytes) else data, string.numpy)
 
 

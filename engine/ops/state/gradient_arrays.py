@@ -15,6 +15,7 @@ from ...ir.tensor import Tensor
 
 Make = Callable[[Tensor], Tensor]
 
+# A context variable: graphs may be built in several threads or tasks at once.
 _scope: ContextVar[tuple[Make, dict[Tensor, Tensor]] | None] = ContextVar("tagloom_gradient_arrays", default=None)
 
 

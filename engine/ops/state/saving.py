@@ -276,6 +276,7 @@ def _joined(file: TensorFile, name: str, part: _Part, sources: Sequence[tuple[st
     for key, source in sources:
         if source == part:
             return file[key].copy()
+    # Slices may overlap or leave gaps; a mask of the elements finds the gaps whatever the number of slices.
     out = np.empty(part.own_shape, file[sources[0][0]].dtype)
     found = np.zeros(part.own_shape, bool)
     for key, source in sources:
@@ -311,6 +312,7 @@ async def _restored(context: KernelContext, call: Any) -> Any:
 
 def _given(context: KernelContext, arrays: list[Array]) -> Any:
     pool = context.step.contexts.pool
+    # The arrays were allocated in a thread, outside the step's memory; adopted, they count against its limit.
     outputs = arrays if pool is None else [pool.adopt(array) for array in arrays]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 

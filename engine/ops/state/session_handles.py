@@ -64,6 +64,7 @@ class KeptTensors(Resource):
 
     def arrays(self) -> Iterable[Any]:
         """Return the values."""
+        # A list first: the last holder of a handle may release it during the iteration.
         return [kept.value for kept in list(self._kept) if kept.value is not None]
 
     async def aclose(self) -> None:

@@ -152,6 +152,7 @@ class TableStorage(SharedResource):
                 f"table {self.name} wants a value for each key: keys of shape {list(keys.shape)} have values of shape "
                 f"{[*keys.shape, *self.spec.shape]}, got {list(values.shape)}"
             )
+        # A dict keeps the last place of a repeated key.
         last = {key: place for place, key in enumerate(keys.ravel().tolist())}
         new = [key for key in last if key not in self._rows]
         self._make_room(len(new))
@@ -165,6 +166,7 @@ class TableStorage(SharedResource):
     def _make_room(self, count: int) -> None:
         wanted, there = len(self._keys) + count, len(self._values)
         if wanted > there:
+            # Doubling, so that inserting n keys one by one copies at most 2 n rows.
             grown = np.empty((max(wanted, 2 * there), *self.spec.shape), self._values.dtype)
             grown[: len(self._keys)] = self._values[: len(self._keys)]
             self._values = grown
@@ -191,6 +193,7 @@ class TableStorage(SharedResource):
         """Return keys and values; None for a constant table."""
         if self.spec.content is not None:
             return None
+        # The list is copied now; the user of the snapshot converts it to an array, perhaps in a thread.
         keys, dtype = list(self._keys), self.spec.key.numpy
         return {
             "keys": Deferred(lambda: {"array": np.array(keys, dtype)}),
@@ -217,6 +220,7 @@ class TableStorage(SharedResource):
                 got=got,
                 hint="restore into a table of the same dtypes and shape of values",
             )
+        # A copy: later changes of the table must not reach the caller's snapshot.
         return partial(self._put_in, listed, values.copy())
 
 

@@ -91,6 +91,7 @@ def _new(
     )
     step = context.step
     step.resources.add_to_step(step.number, array)
+    # The swapper also serves rows in host memory of arrays whose elements may not be swapped out.
     array.swapper = step.swap if accepts_host_rows else None
     array.swappable = swappable and array.swapper is not None
     return array, _FLOW
@@ -128,6 +129,7 @@ define(
 
 def _read_gradient(op: Operation, g: Tensor) -> list[Any]:
     handle, index, _, *zeros = op.inputs
+    # The write begins a flow of its own: `gradients` adds up the flows of all reads, so order among sums is free.
     flow = apply("TensorArrayWrite", gradient_array(handle), index, g, _start())
     return [None, None, flow, *(None for _ in zeros)]
 

@@ -182,6 +182,7 @@ class VariableSlot(Resource):
         if context is not None and calls is not None and (nbytes >= copies.LARGE or self.turns.taken):
             return self._elsewhere(context.step.later(change))
         if self.turns.taken:
+            # Tried again after the wait: by then readers may hold the buffer, or further updates may be pending.
             return self._update_later(change, nbytes, context)
         alone = self._is_alone()  # before the next line, which refers to the buffer too
         self._buffer = change(self._buffer, alone)
@@ -199,6 +200,7 @@ class VariableSlot(Resource):
                 await until_ended(running)
                 made = running.result()
             finally:
+                # Also of a cancelled step: the thread may have written in place, so its update counts.
                 if succeeded(running):
                     self._buffer = running.result()
                 del running  # the traceback of its error refers to this frame
@@ -211,6 +213,8 @@ class VariableSlot(Resource):
 
     def made_for(self, array: Array) -> Array | None:
         """Return the new buffer for an assignment, a copy of the array; None to write the old buffer in place."""
+        # Called before any slot changes, so that several variables are assigned together or not at all: a large copy is
+        # made here, a small one by `store`. Without memory for a copy `store` overwrites the buffer, which cannot fail.
         in_place = self._is_alone() and _fits(self._buffer, array)
         if in_place and not copies.is_large(array):
             return None
@@ -278,6 +282,7 @@ def _frozen(buffer: Array) -> Array:
 
 def _write(buffer: Array, fill: Callable[[Array], Any]) -> Array:
     """Fill a buffer without other writers; afterwards it is read-only."""
+    # Readers hold the buffer itself; the flag makes their writes an error. CuPy has no such flag.
     if isinstance(buffer, np.ndarray):
         buffer.flags.writeable = True
     try:

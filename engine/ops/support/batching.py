@@ -70,6 +70,7 @@ def _behind_first(axis: Any, rank: int) -> Any:
 def to_known_shape(op: Operation, varying: Sequence[bool]) -> Batched | None:
     """Batch rule of an `op` reshaping its first operand, alone `varying` among instances, to a known shape."""
     shape = op.outputs[0].shape
+    # Beside a size of 0 the -1 of the Reshape has no unique value.
     if not varying[0] or any(varying[1:]) or not shape.is_fully_known or 0 in shape.as_tuple():
         return None
     return lambda builder, operands: [reshaped(builder, operands[0], [-1, *shape.as_tuple()])]

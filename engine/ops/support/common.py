@@ -82,6 +82,7 @@ def one_for_each(numbers: Tensor, like: Tensor, axis: int) -> Tensor:
     if count is not None and numbers.shape.is_fully_known:
         return numbers
     size = apply("ExpandDims", size_along(like, axis), axis=0)
+    # Reshape to the size fails in a step for any other length, where broadcasting would accept a length of 1.
     checked: Tensor = apply("Reshape", ensured(numbers, None), size)
     checked.set_shape(numbers.shape.merge(Shape([count])))
     return checked

@@ -110,6 +110,7 @@ def reduced(type: str, x: Any, axes: Tensor, keepdims: bool, name: str | None) -
     # An axis out of range, or a repeated axis, makes this no permutation, and Permute refuses it.
     moved = permuted(tensor, joined(kept, from_zero(axes, rank)))
     kept_sizes = apply("Gather", sizes, kept, axis=0, batch_dims=0)
+    # Computed, because a -1 in Reshape has no unique value for empty tensors.
     count = apply("Prod", apply("Where", gone, sizes, 1), axis=(0,), keepdims=False)
     rows = apply("Reshape", moved, joined(kept_sizes, [count]))
     found = apply(type, rows, axis=(-1,), keepdims=False)
