@@ -60,6 +60,7 @@ def _to_dense(xp: Any, indices: Any, values: Any, shape: Any, default: Any, vali
             f"shape {list(sizes)}; wanted are [n, {len(sizes)}] and [n]"
         )
     numbers = _numbers(xp, indices, sizes)
+    # Strictly increasing flat numbers are in the order of rows, and distinct.
     if validate_indices and xp.any(numbers[1:] <= numbers[:-1]):
         raise ValueError(
             "sparse_to_dense: indices have to be in the order of rows, and each there once; "

@@ -113,6 +113,7 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
     """
     sp = as_sparse(sp_input, "sparse_slice")
     first, extent = (apply("Cast", index_tensor(v), dtype=dtypes.int64) for v in (start, size))
+    # A block that begins after the end of the tensor has size 0.
     rest = apply("Maximum", apply("Minimum", extent, sp.dense_shape - first), 0)
     return cut(sp, first, rest, rest, name)
 

@@ -173,6 +173,7 @@ def _index(value: Any, empty: list[int]) -> Tensor:
     if isinstance(value, Tensor):
         tensor = value  # unconverted: its region may not be open yet
     elif not as_symbolic(value) and not isinstance(value, Shape) and _is_empty(value):
+        # An empty matrix keeps its number of columns.
         return constant(np.zeros(np.shape(value) if np.ndim(value) == len(empty) > 1 else empty, np.int64))
     else:
         tensor = index_tensor(value)

@@ -42,7 +42,7 @@ class ElementSums:
 
     def _add_all(self, addends: list[Addend]) -> None:
         for element, array in addends:
-            # A value that others may hold is not written to: its sum is a new array, to which later addends go in place.
+            # A value that others may hold is not written to: its sum is a new array; later addends go there in place.
             if element.owned:
                 self._xp.add(element.value, array, out=element.value)
             else:

@@ -64,6 +64,7 @@ def _whole(shape: Sequence[int]) -> _Part:
 def _parsed(spec: str) -> _Part:
     """Return the part named by TensorFlow's ``shape_and_slices``, such as "4 3 0,2:-": the shape, then the bounds."""
     try:
+        # Unpacking, `int` and a strict `zip` all raise ValueError.
         *dims, bounds = spec.split()
         shape = tuple(map(int, dims))
         pairs = [_bounds(size, each) for size, each in zip(shape, bounds.split(":"), strict=True)]

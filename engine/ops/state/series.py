@@ -140,7 +140,6 @@ define(
 def _add(xp: Any, a: Any, b: Any) -> Any:
     """Add two series slot by slot; an unwritten slot is zero, so the sum is the other side's value."""
     total = Series()
-    # Slots are put in increasing order, as loops write them.
     for index in sorted({*a.indices(), *b.indices()}):
         left, right = a.get(index), b.get(index)
         if left is None or right is None:

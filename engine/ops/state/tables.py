@@ -131,6 +131,7 @@ class TableStorage(SharedResource):
     def find(self, keys: Array) -> Array:
         """Return the value of each key, the default for missing keys."""
         rows = self._rows_of(keys)
+        # Row -1, of missing keys, reads the last row for now; an empty table has no last row.
         found = self._values[rows] if self._keys else np.empty((len(rows), *self.spec.shape), self._values.dtype)
         found[rows < 0] = self._default
         return found.reshape((*keys.shape, *self.spec.shape))

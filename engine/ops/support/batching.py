@@ -36,6 +36,7 @@ def pointwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
 
 
 def _raised(builder: Builder, x: Tensor, old: Tensor, rank: int) -> Tensor:
+    # Broadcasting aligns the last dimensions: without the 1s the instances would meet a dimension of the operation.
     ones = [1] * (rank - len(old.shape))
     return reshaped(builder, x, [-1, *ones, *old.shape.as_tuple()])
 

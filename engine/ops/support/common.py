@@ -48,6 +48,7 @@ def shape_of(tensor: Tensor) -> Tensor:
     """Return the shape of a tensor as an int32 vector: a constant if known."""
     if tensor.shape.is_fully_known:
         return constant(np.asarray(tensor.shape.as_tuple(), np.int32))
+    # The shape of an earlier tensor, so that `tensor` need not be kept, or even computed, for its shape alone.
     return apply("Shape", shape_source(tensor))  # type: ignore[no-any-return]
 
 

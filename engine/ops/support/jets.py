@@ -28,6 +28,7 @@ def times(xp: Any, x: Any, y: Any) -> Any:
     """Return the product of two jets."""
     if len(x) == 1:
         return x * y
+    # (a + e b)(c + e d) = a c + e (a d + b c), because e squared is 0.
     (a, b), (c, d) = _halves(x), _halves(y)
     return xp.concatenate([times(xp, a, c), times(xp, a, d) + times(xp, b, c)])
 

@@ -47,6 +47,7 @@ def scan_equal(xp: Any, function: str, rows: Any, numbers: Any) -> Any:
     rows = rows.copy()
     while step < numbers.size:
         same = (numbers[step:] == numbers[:-step])[:, None]
+        # `where` makes a new array first, so that no row is read after its update.
         rows[step:] = xp.where(same, combine(rows[step:], rows[:-step]), rows[step:])
         step *= 2
     return rows

@@ -52,4 +52,5 @@ def _covers(large: Shape, small: Shape) -> bool:
     if large.rank is None or small.rank is None or small.rank > large.rank:
         return False
     pairs = zip(large[large.rank - small.rank :], small, strict=True)
+    # A known size other than 1 is kept whatever the other size: that is 1, equal, or an error.
     return all(b == 1 or (a is not None and a != 1) for a, b in pairs)

@@ -67,7 +67,7 @@ class Windows:
 
 
 def along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windows:
-    """Return the windows along an axis of an image; ValueError if the image is too small."""
+    """Return the windows along an axis of an image; ValueError if it is smaller than a window by more than a stride."""
     count, reach = _count(size, window, stride, rate, padding), (window - 1) * rate + 1
     if count < 0:
         raise ValueError(f"a window of {reach} elements is larger than the image, of {size} with padding {padding}")
@@ -81,9 +81,10 @@ def along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windo
 
 
 def _count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
-    """Return the number of windows; negative if the image is too small."""
+    """Return the number of windows; 0 or less if the image is smaller than a window."""
     if padding == "SAME":
         return -(-size // stride)
+    # An image smaller than a window by at most a stride has 0 windows, which is no error.
     around = 0 if padding == "VALID" else sum(padding)
     return (size + around - (window - 1) * rate - 1 + stride) // stride
 
@@ -154,7 +155,7 @@ def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
 
 
 def _static_count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
-    """Return the number of windows; ShapeError if the image is too small."""
+    """Return the number of windows; ShapeError if the image is smaller than a window by more than a stride."""
     count = _count(size, window, stride, rate, padding)
     if count < 0:
         raise ShapeError(
