@@ -23,6 +23,7 @@ class Blocks:
 
     def __init__(self, rows: Array, count: int) -> None:
         self.cursor: int = -1
+        # Views: blocks take no memory of their own.
         self.parts: list[Any] = [rows[i : i + count] for i in range(0, len(rows), count)]
 
     def at(self, index: int) -> Any:

@@ -121,6 +121,7 @@ def _key(path: str, name: str, spec: str, tensor: Array) -> str:
 def _write(path: str, names: list[str], specs: list[str], tensors: Sequence[Array], stop: threading.Event) -> None:
     """Save tensors to a file in a thread; CheckpointError if the file cannot be written or `stop` is set meanwhile."""
 
+    # Called again and again while writing, so that a cancelled step need not wait for the whole file.
     def check() -> None:
         if stop.is_set():
             raise CheckpointError("the step that saves was cancelled", file=path, hint="run it again")

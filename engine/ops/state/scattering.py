@@ -15,6 +15,7 @@ def _rows_changed(function: str) -> Any:
     """Return a function combining rows of a buffer with updates; a scalar update goes to all rows."""
 
     def change(xp: Any, buffer: Any, indices: Any, updates: Any) -> None:
+        # Reshaping the buffer below makes views, because buffers of variables are C-contiguous; copies would be lost.
         width = math.prod(buffer.shape[1:])
         each = xp.broadcast_to(updates, indices.shape + buffer.shape[1:])
         rows = xp.ascontiguousarray(each).reshape(indices.size, width)

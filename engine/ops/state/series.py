@@ -230,6 +230,7 @@ define(
 
 def _split(xp: Any, rows: Any, like: Any) -> Any:
     parts, start = Series(), 0
+    # In slot order, as `_concat` joined the rows.
     for index in sorted(like.indices()):
         stop = start + len(like.get(index))
         parts.put(index, rows[start:stop])

@@ -51,6 +51,7 @@ def _count(op: Operation) -> Shape:
     """Return the number of stacked elements as a one-dimensional shape."""
     made = op.inputs[0].op
     size = op.attrs["size"]
+    # Only an array of fixed size: any other may have grown since it was made.
     if size is None and made.type == "TensorArrayNew" and not made.attrs["dynamic_size"]:
         value = static_value(made.inputs[0])
         size = static_dimension(made.inputs[0]) if value is None else int(value)

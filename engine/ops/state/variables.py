@@ -309,6 +309,7 @@ def slots_of(resources: Resources, names: Iterable[str]) -> list[VariableSlot]:
 
 def prepare_slots(slots: Iterable[VariableSlot], arrays: Mapping[str, Array]) -> Callable[[], None]:
     """Prepare the assignment of arrays by name, which must fit (see `fitting`); return the assigning function."""
+    # All buffers are made before the first assignment, so that an error leaves every variable as it was.
     changes = [slot.restore(arrays[slot.name]) for slot in slots]
 
     def change() -> None:

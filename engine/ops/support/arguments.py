@@ -94,7 +94,7 @@ def static_fraction(value: Any, name: str) -> float:
 
 
 def static_int(value: Any, what: str = "axis") -> int:
-    """Return an integer or constant, known while the graph is built; GraphError for anything else."""
+    """Return an integer or constant tensor as an int, known while the graph is built; GraphError for anything else."""
     known = static_value(value) if isinstance(value, Tensor) else value
     try:
         return operator.index(known.item() if isinstance(known, np.ndarray) else known)  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ def signs(xp: Any, x: Any) -> Any:
 
 
 def power(xp: Any, x: Any, y: Any) -> Any:
-    """Return ``x ** y``; ValueError, as in NumPy, for integers to a negative power, where CuPy returns garbage."""
+    """Return ``x ** y``; ValueError, as in NumPy, for integers to a negative power: CuPy's result is arbitrary."""
     if y.dtype.kind == "i" and y.size and xp.min(y) < 0:
         raise ValueError("Integers to negative integer powers are not allowed.")
     return xp.power(x, y)
