@@ -46,8 +46,7 @@ def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> Spar
     Returns
     -------
     SparseTensor or Tensor
-        Sparse for two sparse tensors, in the order of rows, with the values of equal places added up; otherwise
-        dense.
+        Sparse for two sparse tensors, in the order of rows, with values of equal places added up; otherwise dense.
 
     Raises
     ------

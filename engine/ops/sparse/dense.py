@@ -152,8 +152,7 @@ def sparse_to_dense(
         A scalar goes to all places.
     default_value : scalar of the same dtype
     validate_indices : bool
-        Whether indices out of the order of rows, or repeated ones, are an error; otherwise the last value of a place
-        counts.
+        Whether unsorted or repeated indices are an error; otherwise the last value of a place counts.
 
     Returns
     -------

@@ -119,7 +119,7 @@ def _key(path: str, name: str, spec: str, tensor: Array) -> str:
 
 
 def _write(path: str, names: list[str], specs: list[str], tensors: Sequence[Array], stop: threading.Event) -> None:
-    """Save tensors to a file in a thread; CheckpointError if the file cannot be written or `stop` is set meanwhile."""
+    """Save tensors to a file; CheckpointError if the file cannot be written or `stop` is set meanwhile."""
 
     # Called again and again while writing, so that a cancelled step need not wait for the whole file.
     def check() -> None:
@@ -314,7 +314,7 @@ async def _restored(context: KernelContext, call: Any) -> Any:
 
 def _given(context: KernelContext, arrays: list[Array]) -> Any:
     pool = context.step.contexts.pool
-    # The arrays were allocated in a thread, outside the step's memory; adopted, they count against its limit.
+    # Arrays read in a thread are allocated outside the pool; adopted, they count there.
     outputs = arrays if pool is None else [pool.adopt(array) for array in arrays]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 

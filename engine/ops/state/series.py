@@ -1,9 +1,8 @@
 """Saved values: values kept by a loop for its gradient, a slot per iteration.
 
-A series is a result of a While (see ``engine/ir/structured.py``). Only a read known to be
-the last of its slot removes the value. The cotangent of a series is a series too, whose unwritten slots are zero; the
-reverse walk in ``engine/gradients`` handles the pairing of reads and writes, so these operations have no gradient
-function of their own.
+A series is a result of a While (see ``engine/ir/structured.py``). Only a read known to be the last of its slot removes
+the value. The cotangent of a series is a series too, whose unwritten slots are zero; the reverse walk in
+``engine/gradients`` pairs reads with writes, so these operations have no gradient functions of their own.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class _NoStep(NamedTuple):
 def make_shared(graph: Graph, resources: Resources, names: Container[str]) -> None:
     """Make the resources of these names for which a graph has handles, where making has no other effect.
 
-    So a restored state is checked against the graph's description. An async source is not made: it would begin to
-    produce elements.
+    So a restored state is checked against the graph's description. Async sources, which would begin to produce
+    elements, are not made.
 
     Parameters
     ----------

@@ -37,8 +37,7 @@ def running_count(xp: Any, flags: Any) -> Any:
 def repeated_numbers(counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return each index of `counts` repeated by its count, int64; ``numpy.repeat`` holds the lock.
 
-    The result is a running sum: where the repetitions of an index end, the difference to the next repeated index is
-    added.
+    The result is a running sum: after the last repetition of an index comes the difference to the next repeated index.
     """
     ends = np.cumsum(counts.astype(np.int64))
     result = np.zeros(int(ends[-1]) if ends.size else 0, np.int64)
