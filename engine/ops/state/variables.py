@@ -109,7 +109,7 @@ class VariableSlot(Resource):
         return self._buffer
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return the function to assign a value; unless the old buffer fits, its copy is made (an UnreadArray read) now."""
+        """Return the function to assign a value; its new buffer, if any, is made now (an UnreadArray is read)."""
         return functools.partial(self.store, saved, self.made_for(saved))
 
     def move(self, old: Array, new: Any) -> None:
