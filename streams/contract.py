@@ -66,7 +66,7 @@ class Memory(Protocol):
 
     @property
     def used_bytes(self) -> int:
-        """Bytes in use that count against the limit: `live_bytes`, and those of others that share it."""
+        """Bytes in use that count against the limit, also those of other devices that share the limit."""
 
     @property
     def peak_bytes(self) -> int:

@@ -310,7 +310,7 @@ class _Lowering:
         return scope.lookup(control).op
 
     def cond(self, op: Operation, scope: _Scope) -> None:
-        """Lower a Cond: branches behind Switches, and a Merge for each result."""
+        """Lower a Cond: branches whose inputs come through Switches, and a Merge for each result."""
         pred = scope.lookup(op.inputs[0])
         controls = self.controls(op, scope)
         # One Identity with the control inputs, before the predicate, delays all Switches, whenever they are captured.

@@ -23,7 +23,7 @@ PLACES = i64([[1, 0], [0, 2], [1, 0], [0, 1]])
 
 
 def _numbered(indices: Any) -> Any:
-    """Return a number for each index vector, in the same order; None if an int64 can not hold them."""
+    """Return a number for each index vector, in the same order; None if an int64 cannot hold them."""
     low = indices.min(0)
     spans = [int(high) - int(least) + 1 for high, least in zip(indices.max(0), low, strict=True)]
     # Python integers, whose product does not overflow

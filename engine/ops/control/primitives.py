@@ -47,6 +47,7 @@ def _switch_shape(op: Operation) -> list[Shape]:
 
 
 def _switch_gradient(op: Operation, *cotangents: Any) -> list[Any]:
+    """Return the cotangent of the input of a Switch: a Merge of the cotangents of its outputs."""
     data, predicate = op.inputs
     if None in cotangents:
         # The Merge below needs a live input whichever side ran, also a side without a cotangent.

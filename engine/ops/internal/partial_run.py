@@ -1,4 +1,4 @@
-"""The operations behind ``Session.partial_run``, which feed values to a running step and fetch values from it."""
+"""Operations of ``Session.partial_run``, which feed values to a running step and fetch values from it."""
 
 from __future__ import annotations
 

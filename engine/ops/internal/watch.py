@@ -1,4 +1,4 @@
-"""The operation behind ``Session.watch``, which shows a value to its watchers."""
+"""Operation of ``Session.watch``, which shows a value to its watchers."""
 
 from __future__ import annotations
 

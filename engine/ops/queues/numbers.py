@@ -31,7 +31,7 @@ class Numbers:
         return self._next(count)
 
     def give_back(self, numbers: range, left: int) -> int:
-        """Register returned elements; return the number of elements in front of their place."""
+        """Register returned elements; return the number of elements that precede their place."""
         self._catch_up(left)
         self._left -= len(numbers)
         index = bisect_left(self._back, numbers.start, key=lambda each: each.start)
@@ -41,7 +41,7 @@ class Numbers:
         if index and self._back[index - 1].stop == numbers.start:
             index -= 1
             numbers = range(self._back.pop(index).start, numbers.stop)
-        # Neighbours were merged above; a range in front of the fresh elements joins them.
+        # Neighbours were merged above; a range that precedes the fresh elements joins them.
         if numbers.stop == self._fresh:
             self._fresh = numbers.start
         else:
