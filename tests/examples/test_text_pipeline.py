@@ -20,5 +20,6 @@ async def test_it_tells_code_from_prose_and_goes_on_where_it_was(texts, tmp_path
     assert right > choose(0.75, 0.6)  # 56 in 100 lines are code
     begin, _ = await run(texts, tmp_path / "parts", steps - 5, say=str)
     rest, again = await run(texts, tmp_path / "parts", steps, say=str)
-    assert begin[:50] + rest == losses
+    saved = (steps - 5) // 50 * 50  # every 50 steps
+    assert begin[:saved] + rest == losses
     assert again == right
