@@ -435,7 +435,7 @@ def _segment_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def rows_by_id(segments: Tensor, ids: Tensor, like: Tensor) -> Tensor:
-    """Return for each row the row of its segment, zeros for negative `ids`, in the shape of `like`."""
+    """Return for each row the row of `segments` at its id, zeros for negative `ids`, in the shape of `like`."""
     kept = apply("GreaterEqual", ids, 0)
     # row 0 stands in for rows with a negative id until the next line
     rows = apply("Gather", segments, apply("Where", kept, ids, scalar_like(0, ids)))

@@ -39,7 +39,7 @@ def _along_axis(op: Operation) -> Shape:
 
 
 def sorting_order(xp: Any, x: Any, axis: int, descending: bool) -> Any:
-    """Return the positions to sort an `xp` array along `axis`; equals keep their order, if `descending` too."""
+    """Return the positions that sort `x`, an `xp` array, along `axis`; equals keep their order, if `descending` too."""
     if not descending:
         return xp.argsort(x, axis=axis, kind="stable")
     # reversing an ascending result alone would reverse equals, and negated values fail for unsigned integers

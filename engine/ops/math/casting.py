@@ -118,6 +118,6 @@ def as_before(y: Tensor, dtype: dtypes.DType, name: str | None = None) -> Tensor
 
 
 def widened(x: Tensor) -> Tensor:
-    """Return float16 and bfloat16 tensors in float32, where sums and squares fit; other tensors unchanged."""
+    """Return `x` in float32, where sums and squares fit, if it is float16 or bfloat16; other tensors unchanged."""
     is_wide = x.dtype not in (dtypes.float16, dtypes.bfloat16)
     return x if is_wide else cast(x, dtypes.float32)

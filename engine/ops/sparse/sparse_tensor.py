@@ -208,7 +208,7 @@ def _check_sizes(indices: Tensor, values: Tensor, dense_shape: Tensor) -> None:
 
 
 def as_sparse(value: Any, what: str) -> SparseTensor:
-    """Return a sparse argument of the function `what`; a SparseTensorValue becomes constants."""
+    """Return `value`, a sparse argument of the function `what`; a SparseTensorValue becomes constants."""
     if isinstance(value, SparseTensor):
         return value
     if isinstance(value, SparseTensorValue):

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from weakref import WeakKeyDictionary, WeakValueDictionary, finalize, ref
 
@@ -216,15 +216,21 @@ class _Script:
         self.session: SyncSession | None = None
 
     def close(self) -> None:
-        """Close the session, in a thread if the garbage collector runs this inside of a running event loop."""
+        """Close the session, in a thread of its own unless this is the main thread, without a running event loop.
+
+        The garbage collector may call this anywhere: on a loop that must not wait, or in the thread of the session
+        itself, which cannot wait for its own end.
+        """
         if self.session is None:
             return
-        try:
+        must_not_wait = threading.current_thread() is not threading.main_thread()
+        with suppress(RuntimeError):
             asyncio.get_running_loop()
-        except RuntimeError:
-            self.session.close()
-        else:
+            must_not_wait = True
+        if must_not_wait:
             threading.Thread(target=self.session.close, name="tagloom-close").start()
+        else:
+            self.session.close()
 
 
 _states: WeakValueDictionary[Graph, FunctionState] = WeakValueDictionary()
