@@ -66,19 +66,6 @@ def listed_for_star() -> list[str]:
     return list(_table()["__all__"])
 
 
-@cache
-def load(name: str) -> Any:
-    """Import the module of a public name and return the object.
-
-    Raises
-    ------
-    KeyError
-        If the name is not public.
-    """
-    place = places()[name]
-    return getattr(import_alone(place.module), place.name)
-
-
 _importing = threading.RLock()
 
 
@@ -99,3 +86,16 @@ def _unlock_in_child(parent: int) -> None:
 
 
 when_forked(_unlock_in_child)
+
+
+@cache
+def load(name: str) -> Any:
+    """Import the module of a public name and return the object.
+
+    Raises
+    ------
+    KeyError
+        If the name is not public.
+    """
+    place = places()[name]
+    return getattr(import_alone(place.module), place.name)

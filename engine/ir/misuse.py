@@ -55,7 +55,7 @@ def misuse(
         return None
     return GraphError(
         f"{name} cannot use what it was given: {type(error).__name__}: {error}",
-        wanted=f"what its arguments stand for: {usage_of(function)}",
+        wanted=f"arguments as in {usage_of(function)}",
         got=", ".join(_given(function, args, kwargs)) or "no arguments",
         hint=f"help({name}) describes each argument",
     )

@@ -391,3 +391,30 @@ def test_a_session_belongs_to_the_process_that_uses_it_first(tmp_path):
         """,
         tmp_path,
     )
+
+
+def test_a_session_for_scripts_dropped_in_its_own_thread_is_closed():
+    """The collector may run there between two turns of the event loop, where no loop is running."""
+    from tagloom.runtime.functions.sessions import _Script
+
+    with tg.Graph().as_default() as graph:
+        y = tg.constant(1.0) + 1.0
+    script, errors = _Script(), []
+    script.session = tg.SyncSession(graph)
+    assert script.session.run(y) == 2
+    serving = script.session._serving
+
+    def collect():
+        loop = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            script.close()
+        except RuntimeError as error:
+            errors.append(error)
+        finally:
+            asyncio._set_running_loop(loop)
+
+    serving.loop.call_soon_threadsafe(collect)
+    serving.thread.join(60)
+    assert errors == []
+    assert not serving.thread.is_alive()

@@ -184,7 +184,7 @@ def test_buckets_and_quantiles():
     assert found.quantile(1) == math.inf
     assert math.isnan(Latency().quantile(0.5))
     assert math.isnan(Latency().mean)
-    with pytest.raises(tg.GraphError, match="part of the steps"):
+    with pytest.raises(tg.GraphError, match="share of the steps"):
         found.quantile(99)
     ratios = [b / a for a, b in itertools.pairwise(BOUNDS)]
     np.testing.assert_allclose(ratios, math.sqrt(2))

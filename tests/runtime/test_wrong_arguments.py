@@ -14,10 +14,10 @@ def program():
 
 
 CASES = {
-    "a switch for a report": ({"report": True}, "report is filled"),
-    "a class for a report": ({"report": tg.Report}, "report is filled"),
-    "a path for a trace": ({"trace": "trace.json"}, "trace is filled"),
-    "a trace for a report": ({"report": tg.Trace()}, "report is filled"),
+    "a switch for a report": ({"report": True}, "report= takes an object"),
+    "a class for a report": ({"report": tg.Report}, "report= takes an object"),
+    "a path for a trace": ({"trace": "trace.json"}, "trace= takes an object"),
+    "a trace for a report": ({"report": tg.Trace()}, "report= takes an object"),
 }
 
 

@@ -76,7 +76,7 @@ class MemoryArbiter:
     @property
     def waiting(self) -> bool:
         """True if any step waits for memory and nothing else."""
-        return bool(self._waiting) or (bool(self.sharing) and any(each._waiting for each in self.everywhere()))
+        return bool(self._waiting) or (self.sharing.is_shared and any(each._waiting for each in self.everywhere()))
 
     def register(self, execution: RunningStep) -> None:
         """Note the begin of a step.
@@ -86,16 +86,16 @@ class MemoryArbiter:
         TagloomError
             If a step of another event loop holds memory of a limited device: nobody here could wait for its end.
         """
-        if self.sharing:
+        if self.sharing.is_shared:
             self.sharing.bind_loop()
         self._running[execution] = next(_number)
-        if self.sharing:
+        if self.sharing.is_shared:
             self.sharing.check_loops()  # after the registration, so that of two loops at once either sees the other
 
     def unregister(self, execution: RunningStep) -> None:
         """Note the end of a step, and wake the steps waiting for its memory."""
         self._running.pop(execution, None)
-        if self._waiting or self.sharing:  # most steps have nobody to wake
+        if self._waiting or self.sharing.is_shared:  # most steps have nobody to wake
             self._wake_all()
 
     def begin_closing(self) -> None:
@@ -136,7 +136,7 @@ class MemoryArbiter:
         TagloomError
             If steps under way on another event loop share a budget or a limited device with this session.
         """
-        if self.sharing:
+        if self.sharing.is_shared:
             self.sharing.bind_loop()
             self.sharing.check_loops()
         # A step run by a function of another step is free: the outer step could not end before it.
@@ -378,7 +378,7 @@ class MemoryArbiter:
 
     def everywhere(self) -> set[MemoryArbiter]:
         """Return this arbiter and the arbiters of all sessions sharing a device, directly or through others."""
-        return self.sharing.everywhere() if self.sharing else {self}
+        return self.sharing.everywhere() if self.sharing.is_shared else {self}
 
     @property
     def has_running(self) -> bool:

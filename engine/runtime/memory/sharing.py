@@ -32,11 +32,13 @@ class MemorySharing:
 
     Attributes
     ----------
+    is_shared : bool
+        True if the session has a device or a budget that other sessions may have too.
     loop : asyncio.AbstractEventLoop or None
         Event loop of the session's latest step.
     """
 
-    __slots__ = ("_arbiter", "_budgets", "_devices", "_shared", "loop")
+    __slots__ = ("_arbiter", "_budgets", "_devices", "_shared", "is_shared", "loop")
 
     def __init__(self, arbiter: MemoryArbiter, devices: Sequence[SessionDevice]) -> None:
         self._arbiter, self._devices = arbiter, devices
@@ -45,11 +47,9 @@ class MemorySharing:
         shared: list[Device | SharedLimit] = [each.device for each in devices if not each.owned]
         shared += self._budgets
         self._shared = [_sharers.setdefault(each, WeakValueDictionary()) for each in shared]
+        self.is_shared: bool = bool(self._shared)
         for sharers in self._shared:
             sharers[id(arbiter)] = arbiter
-
-    def __bool__(self) -> bool:
-        return bool(self._shared)
 
     def bind_loop(self) -> None:
         """Note the running event loop, on which the session shares from now on."""
@@ -59,7 +59,7 @@ class MemorySharing:
         """End the membership: the session neither holds nor waits for shared memory any longer."""
         for sharers in self._shared:
             sharers.pop(id(self._arbiter), None)
-        self._shared, self._budgets = [], set()
+        self._shared, self._budgets, self.is_shared = [], set(), False
 
     def everywhere(self) -> set[MemoryArbiter]:
         """Return the arbiters of all sessions on this loop sharing with this session, directly or through others."""

@@ -99,7 +99,7 @@ class Latency:
             If `q` is not between 0 and 1.
         """
         if not 0 <= q <= 1:
-            raise GraphError("a quantile is a part of the steps", wanted="0 to 1", got=q, hint="0.99, say")
+            raise GraphError("a quantile is a share of the steps", wanted="0 to 1", got=q, hint="0.99, say")
         left = q * self.count
         for k, count in enumerate(self.counts):
             if count and left <= count:

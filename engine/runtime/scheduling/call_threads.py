@@ -56,12 +56,12 @@ class CallThreads:
         Raises
         ------
         RuntimeError
-            If the threads are on their way out.
+            If the threads are shutting down.
         """
         ended: Future[None] = Future()
         with self._lock:
             if self._is_shut_down:
-                raise RuntimeError("the threads are on their way out")
+                raise RuntimeError("the threads are shutting down")
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._count, self._name, ask_for_long_slices)
             # Submit "the next call", whichever it will be: as many submissions as calls. A thread that is faster than

@@ -20,9 +20,7 @@ def current_priority() -> int:
 def checked_priority(given: object) -> int:
     """Return a priority; GraphError if `given` is no whole number."""
     if isinstance(given, bool) or not isinstance(given, int):
-        raise GraphError(
-            "a priority is a whole number", wanted="an int", got=repr(given), hint="0 is that of most steps"
-        )
+        raise GraphError("a priority is a whole number", wanted="an int", got=repr(given), hint="0 is the default")
     return given
 
 

@@ -81,7 +81,7 @@ def _chosen(random):
 
 
 @family
-def images_again(random):
+def image_drawing(random):
     """Draw a call of a function of images that TensorFlow got later."""
     kinds = [_drawn, _fitted, _recoloured, _compared, _chosen]
     return kinds[int(random.integers(len(kinds)))](random)
