@@ -28,9 +28,9 @@ from .zeros import with_shape, zeros_for
 
 NONE, ZERO = "none", "zero"
 _THROUGH_LOOPS = (
-    "gradients() in this gradient function differentiates through the loop that the function has built, beside what it "
-    "differentiates at the loop's result\n  try: custom_gradient(through_loops=False), which takes results of loops as "
-    "constants (implicit differentiation), or through_loops=True if this is meant"
+    "gradients() in this gradient function also differentiates through the loop built by the function, in addition to "
+    "the direct derivative at the loop's result\n  try: custom_gradient(through_loops=False), which takes results of "
+    "loops as constants (implicit differentiation), or through_loops=True if this is meant"
 )
 
 

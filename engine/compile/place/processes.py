@@ -35,5 +35,5 @@ def require_here(operations: Iterable[Operation], devices: Sequence[DeviceSpec])
                 got=short_device(asked(op)),
                 operation=op,
                 hint="leave job and task out of the name; a session computes in its own process, also under soft "
-                "placement: run another one there, and send it what it needs",
+                "placement: open another session there, and send it the values",
             )
