@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fast_path_switches import all_on, switch_off
+from tests.support.hangs import end_limit, limit_time, limit_time_again
 from tests.support.probes import has_gpu
 from tests.support.rules import FIRST, LAST, coverage, report
 from tests.support.tiers import (
@@ -94,8 +95,25 @@ def what_tests_leave_is_not_looked_at_again():
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
-    with checked_passes(item.nodeid):
-        return (yield)
+    limit_time()
+    try:
+        with checked_passes(item.nodeid):
+            return (yield)
+    finally:
+        limit_time()  # for the time until the next test
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node):
+    limit_time_again(node.config)
+
+
+def pytest_enter_pdb():
+    end_limit()
+
+
+def pytest_unconfigure():
+    end_limit()
 
 
 @pytest.fixture(autouse=True)
@@ -103,10 +121,12 @@ def all_that_was_allocated_is_freed():
     """After each test the step machines hold nothing; the counters exist in a debug build only."""
     yield
     from tagloom.kernels.scheduler.state import live_counts
+    from tagloom.runtime.sync import wait_for_abandoned_sessions
 
     if "allocated" in live_counts():
         if live_counts()["allocated"] != live_counts()["freed"]:
             gc.collect()
+            wait_for_abandoned_sessions()
         counts = live_counts()
         assert counts["allocated"] == counts["freed"], counts
 

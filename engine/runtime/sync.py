@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -84,8 +85,7 @@ class SyncSession:
         closed = getattr(self, "_closed", None)  # None if __init__ has refused its arguments
         if closed is not None and self._closer is None:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
-            if self._serving is not None:
-                self._serving.loop.call_soon_threadsafe(_leave, self._session, self._serving.loop)
+            self.abandon()
 
     async def __aenter__(self) -> NoReturn:
         raise TagloomError(
@@ -238,6 +238,18 @@ class SyncSession:
             finally:
                 self._closed.set()
 
+    def abandon(self) -> None:
+        """Begin to close a session that nobody uses, without waiting and without taking a lock.
+
+        For finalizers: the garbage collector runs in any thread, on event loops that must not wait, in the session's
+        own thread, and in the middle of code that holds locks which the session may need for its end.
+        """
+        if self._closer is None:
+            self._closer = threading.current_thread()
+            self._closed.set()
+            if self._serving is not None:
+                self._serving.abandon(self._session)
+
     async def _end(self, drain: float) -> None:
         """Close the session, and end the async generators that functions have left open in the loop."""
         await self._session.aclose(drain=drain)
@@ -336,6 +348,11 @@ class _Serving:
         self.thread = threading.Thread(target=_serve, args=[self.loop], name="tagloom-session", daemon=True)
         self.thread.start()
 
+    def abandon(self, session: Session) -> None:
+        """Close the session in the loop, then end loop and thread; return at once."""
+        _ending.add(self.thread)
+        self.loop.call_soon_threadsafe(_leave, session, self.loop, self.thread)
+
     def end(self) -> None:
         """Wait for the executor's calls, then end the loop and its thread.
 
@@ -349,6 +366,10 @@ class _Serving:
             self.thread.join()
 
 
+_ending: set[threading.Thread] = set()  # threads of abandoned sessions
+_leaving: set[asyncio.Task[None]] = set()  # an event loop alone does not keep its tasks
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Run a loop until its stop; an exit raised by a kernel reaches the caller, and the thread continues."""
     while True:
@@ -359,9 +380,28 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         return loop.close()
 
 
-def _leave(session: Session, loop: asyncio.AbstractEventLoop) -> None:
-    """Close a session without references, and end the thread of its loop."""
-    loop.create_task(session.aclose()).add_done_callback(lambda _: loop.stop())
+def _leave(session: Session, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """Close an abandoned session in its loop, then stop the loop, which ends the thread."""
+
+    async def close() -> None:
+        await session.aclose()
+        await loop.shutdown_asyncgens()
+
+    def closed(task: asyncio.Task[None]) -> None:
+        _leaving.discard(task)
+        _ending.discard(thread)
+        loop.stop()
+
+    task = loop.create_task(close())
+    _leaving.add(task)
+    task.add_done_callback(closed)
+
+
+@atexit.register
+def wait_for_abandoned_sessions() -> None:
+    """Wait until all abandoned sessions are closed: their threads would end with the interpreter, in mid-closing."""
+    for thread in list(_ending):
+        thread.join()
 
 
 async def _at_once(function: Callable[..., Any], *args: Any) -> Any:

@@ -6,6 +6,7 @@ import sys
 import pytest
 from tagloom.kernels.memory.store import block_counts
 from tagloom.kernels.scheduler.state import live_counts
+from tagloom.runtime.sync import wait_for_abandoned_sessions
 
 from tests.strict_array_library.library import WAITS, Special
 
@@ -31,9 +32,10 @@ def strict_library(monkeypatch):
 
 @pytest.fixture
 def collected():
-    """Collect garbage before it is looked what is left."""
+    """Collect garbage before it is looked what is left, and let sessions for scripts end that this drops."""
     yield
     gc.collect()
+    wait_for_abandoned_sessions()
 
 
 @pytest.fixture

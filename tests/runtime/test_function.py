@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.runtime.sync import wait_for_abandoned_sessions
 
 
 async def test_arrays_go_in_and_come_out_in_the_structure_that_the_function_returns():
@@ -463,6 +464,7 @@ def test_scripts_call_functions_without_a_loop():
     assert results == [1, 3]
     del f
     gc.collect()
+    wait_for_abandoned_sessions()
     assert threading.active_count() == threads, threading.enumerate()
     with tg.SyncSession(tg.Graph()) as session:
         g = tg.function(lambda x: x * 2.0, session=session)

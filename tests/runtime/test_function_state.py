@@ -1,6 +1,7 @@
 """What functions keep is the same wherever they are called: by .sync(), on event loops, in forked processes."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.runtime.functions.sessions import state_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -393,28 +395,65 @@ def test_a_session_belongs_to_the_process_that_uses_it_first(tmp_path):
     )
 
 
-def test_a_session_for_scripts_dropped_in_its_own_thread_is_closed():
+def serving_of(function):
+    """Return the thread's holder of the session for scripts of a function that was called by .sync()."""
+    return state_of(function.graph)._script.session._serving
+
+
+def test_dropping_a_function_does_not_wait_for_its_session():
+    """The session's loop may be busy, or need a lock that is held by the code in which the collector runs."""
+    add = tg.function(lambda x: x + 1.0, graph=tg.Graph())
+    add.sync(1.0)
+    serving, goes_on = serving_of(add), threading.Event()
+    serving.loop.call_soon_threadsafe(goes_on.wait)
+    del add
+    gc.collect()
+    assert serving.thread.is_alive()
+    goes_on.set()
+    serving.thread.join(60)
+    assert not serving.thread.is_alive()
+
+
+def test_a_function_dropped_in_the_thread_of_its_session_is_closed():
     """The collector may run there between two turns of the event loop, where no loop is running."""
-    from tagloom.runtime.functions.sessions import _Script
+    functions = [tg.function(lambda x: x + 1.0, graph=tg.Graph())]
+    functions[0].sync(1.0)
+    serving = serving_of(functions[0])
 
-    with tg.Graph().as_default() as graph:
-        y = tg.constant(1.0) + 1.0
-    script, errors = _Script(), []
-    script.session = tg.SyncSession(graph)
-    assert script.session.run(y) == 2
-    serving = script.session._serving
-
-    def collect():
+    def drop():
         loop = asyncio._get_running_loop()
         asyncio._set_running_loop(None)
         try:
-            script.close()
-        except RuntimeError as error:
-            errors.append(error)
+            functions.clear()
+            gc.collect()
         finally:
             asyncio._set_running_loop(loop)
 
-    serving.loop.call_soon_threadsafe(collect)
+    serving.loop.call_soon_threadsafe(drop)
     serving.thread.join(60)
-    assert errors == []
+    assert not functions
     assert not serving.thread.is_alive()
+
+
+def test_sessions_for_scripts_are_closed_at_exit(tmp_path):
+    """Of functions that are still there, and of functions dropped just before."""
+    program = """
+        import gc
+        import threading
+        import tagloom as tg
+
+        kept, dropped = (tg.function(lambda x: x + 1.0, graph=tg.Graph()) for _ in range(2))
+        print(float(kept.sync(1.0)), float(dropped.sync(2.0)))
+        closed = tg.Session.aclose
+
+        async def tell(session, **options):
+            await closed(session, **options)
+            print("closed", flush=True)
+
+        tg.Session.aclose = tell
+        del dropped
+        gc.collect()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert (found.stdout, found.stderr) == ("2.0 3.0\nclosed\nclosed\n", "")

@@ -4,6 +4,9 @@ import asyncio
 import gc
 import os
 import random
+import subprocess
+import sys
+import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -288,3 +291,27 @@ def test_a_child_has_threads_of_its_own(is_busy):
         assert in_child(use_in_child)
     used.close()
     unused.close()
+
+
+def test_dropping_a_session_does_not_wait_for_its_threads(tmp_path):
+    """The collector may run while its thread holds a lock of `threading`, without which no other thread can end."""
+    program = """
+        import asyncio
+        import gc
+        import threading
+        from tagloom.base.settings import Settings
+        from tagloom.runtime.scheduling.worker_pool import WorkerPool
+
+        async def call(function):
+            await pool.calls(function)
+
+        pool = WorkerPool(Settings(workers=2))
+        asyncio.run(call(gc.collect))
+        with threading._active_limbo_lock:
+            del pool
+            gc.collect()
+        print("dropped")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (found.stdout, found.stderr) == ("dropped\n", "")

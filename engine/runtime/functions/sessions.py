@@ -7,11 +7,12 @@ single session at a time, and follows the calls: see docs/design/0037-functions.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from weakref import WeakKeyDictionary, WeakValueDictionary, finalize, ref
 
@@ -50,7 +51,8 @@ class FunctionState:
         self._random: RandomState | None = None  # random state of the closed session with the highest step number
         self._graph = graph
         self._script = _Script()
-        finalize(self, self._script.close)  # bound to the script session alone: a reference to self would keep it alive
+        # Bound to the script session alone: a reference to self would keep it alive. At exit, see `_close_at_exit`.
+        finalize(self, self._script.abandon).atexit = False
 
     # ---- sessions
 
@@ -65,6 +67,11 @@ class FunctionState:
 
     async def _begin(self, session: Session) -> None:
         self.opened(session)
+
+    def close_script(self) -> None:
+        """Close the session for scripts, and wait for its end."""
+        if self._script.session is not None:
+            self._script.session.close()
 
     def opened(self, session: Session) -> None:
         """Register a new session, whose random draws continue after the draws of the other sessions."""
@@ -215,22 +222,10 @@ class _Script:
     def __init__(self) -> None:
         self.session: SyncSession | None = None
 
-    def close(self) -> None:
-        """Close the session, in a thread of its own unless this is the main thread, without a running event loop.
-
-        The garbage collector may call this anywhere: on a loop that must not wait, or in the thread of the session
-        itself, which cannot wait for its own end.
-        """
-        if self.session is None:
-            return
-        must_not_wait = threading.current_thread() is not threading.main_thread()
-        with suppress(RuntimeError):
-            asyncio.get_running_loop()
-            must_not_wait = True
-        if must_not_wait:
-            threading.Thread(target=self.session.close, name="tagloom-close").start()
-        else:
-            self.session.close()
+    def abandon(self) -> None:
+        """Close the session without waiting, as finalizers must."""
+        if self.session is not None:
+            self.session.abandon()
 
 
 _states: WeakValueDictionary[Graph, FunctionState] = WeakValueDictionary()
@@ -244,6 +239,13 @@ def state_of(graph: Graph) -> FunctionState:
         if state is None:
             state = _states[graph] = FunctionState(graph)
         return state
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    """Close the sessions for scripts of functions that live until the end of the interpreter."""
+    for state in list(_states.values()):
+        state.close_script()
 
 
 async def default_session(state: FunctionState, graph: Graph) -> Session:

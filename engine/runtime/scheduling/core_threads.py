@@ -40,8 +40,15 @@ class CoreThreads:
         self.calls: CallThreads = CallThreads(count, "tagloom-kernel")
         self.users: int = 0
 
-    def release(self) -> None:
-        """Note that a session has stopped using the threads; end them with the last session."""
+    def release(self, wait: bool = True) -> None:
+        """Note that a session has stopped using the threads; end them with the last session.
+
+        Parameters
+        ----------
+        wait : bool, optional
+            Wait until the threads for Python kernels have ended. Finalizers must not wait: the garbage collector runs
+            anywhere, also in those threads, and in code that holds locks which an ending thread takes.
+        """
         with _lock:
             self.users -= 1
             if self.users:
@@ -51,7 +58,8 @@ class CoreThreads:
         # Outside of the lock: a garbage collection in an ending thread may release another session, which locks.
         self.calls.shutdown()
         self.workers.close()
-        self.calls.join()
+        if wait:
+            self.calls.join()
 
     def begin_anew(self) -> None:
         """Start again without threads and work, in a child process."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
@@ -44,11 +44,12 @@ class WorkerPool:
         count = usable_cores() if settings.workers is None else settings.workers
         self.workers: Workers | None = None
         self.calls: BlockingCalls | None = None
-        self._close_threads: finalize[Any, Any] | None = None
+        self._threads: CoreThreads | None = None
+        self._drop_threads: finalize[Any, Any] | None = None
         if count:
-            threads: CoreThreads = open_core_threads(count)
-            self._close_threads = finalize(self, threads.release)
-            self._close_threads.atexit = False  # kernels may still work on arrays of the ending interpreter
+            self._threads = threads = open_core_threads(count)
+            self._drop_threads = finalize(self, threads.release, wait=False)
+            self._drop_threads.atexit = False  # kernels may still work on arrays of the ending interpreter
             self.workers = Workers(threads.workers, settings.offload_seconds)
             self.calls = BlockingCalls(threads.calls)
         self._wakeup: WakeupFd | None = None  # readable when an orphan has ended
@@ -91,8 +92,12 @@ class WorkerPool:
         """Continue without threads, in a child forked from the process whose threads do the session's work."""
         if self.workers is not None:
             self.workers.strand()
-        if self._close_threads is not None:
-            self._close_threads()
+        self._release_threads()
+
+    def _release_threads(self) -> None:
+        """Release the threads, once."""
+        if self._threads is not None and self._drop_threads is not None and self._drop_threads.detach():
+            self._threads.release()
 
     def _tell_closers(self) -> None:
         for ended in self._closers:
@@ -119,8 +124,7 @@ class WorkerPool:
                 self._wakeup_to_close.close()
                 self._wakeup_to_close = None
             self.workers = None
-            if self._close_threads is not None:
-                self._close_threads()
+            self._release_threads()
             if self._give_back is not None:
                 self._give_back()
 
@@ -160,7 +164,7 @@ class _OneBlasThread:
     """Limit of the kernels' BLAS, once loaded, to a single thread as long as there are holders."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()  # a garbage collection inside may drop a session, which releases
         self._holders = 0
         self._limit: Any = None
 
@@ -174,9 +178,7 @@ class _OneBlasThread:
     def release(self) -> None:
         with self._lock:
             self._holders -= 1
-            if self._holders == 0 and self._limit is not None:
-                self._limit.restore_original_limits()
-                self._limit = None
+            self._give_back_if_unheld()
 
     def limit_if_held(self) -> None:
         """Limit the BLAS being loaded to a single thread if there are holders."""
@@ -186,10 +188,16 @@ class _OneBlasThread:
     def _limit_if_held(self) -> None:
         if self._holders and self._limit is None:
             self._limit = _blas().limit(limits=1)
+            self._give_back_if_unheld()  # a garbage collection above may have dropped the last holder
+
+    def _give_back_if_unheld(self) -> None:
+        if self._holders == 0 and self._limit is not None:
+            limit, self._limit = self._limit, None
+            limit.restore_original_limits()
 
     def forget_threads(self, _: int) -> None:
         """Replace the lock in a child process, where no thread of the parent will release the old lock."""
-        self._lock = Lock()
+        self._lock = RLock()
 
 
 _one_blas_thread = _OneBlasThread()
