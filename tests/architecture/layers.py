@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -93,13 +94,14 @@ def room(module):
     return deep if deep in LAYERS or parts[:2] == ["tagloom", "kernels"] else ".".join(parts[:2])
 
 
+@cache
 def imports(text, module, suffix, at_run_time=False):
     """Return the full names that a source imports or cimports.
 
     All of them, wherever in the file; or those only that are imported as the module is.
     """
     found = _python_imports if suffix == ".py" else _cython_imports
-    return {absolute(dots, base, name, module) for dots, base, name in found(text, at_run_time)}
+    return frozenset(absolute(dots, base, name, module) for dots, base, name in found(text, at_run_time))
 
 
 def absolute(dots, base, name, module):

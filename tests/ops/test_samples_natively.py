@@ -11,8 +11,9 @@ from tagloom.kernels.cpu.registry import values_read
 
 from tests.ops.samples import SAMPLES, build, expectation, flat, same
 from tests.support.settings import ON
+from tests.support.tiers import choose
 
-FIRST = 3  # of the samples of each operation
+FIRST = choose(thorough=3, default=1)  # of the samples of each operation
 BATCH = 64
 ITERATIONS = 3
 

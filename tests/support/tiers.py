@@ -1,8 +1,9 @@
 """The two tiers of the suite: the default one, and the thorough one that ``pytest --thorough`` runs.
 
 The default tier runs every test function. Of a family marked ``@pytest.mark.sampled(every=n)``, whose cases repeat the
-same check with other programs or numbers, it runs every n-th case; it draws one in sixteen of the random programs, and
-checks graphs after each pass in every eighth test. CONTRIBUTING.md says what each tier proves.
+same check with other programs or numbers, it runs every n-th case, and of any other family of eight cases or more every
+third; it draws one in sixteen of the random programs, and checks graphs after each pass in every eighth test.
+CONTRIBUTING.md says what each tier proves.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import pytest
 
 FRACTION = 16  # of the random programs the default tier draws one in so many
 CHECKED = 8  # of the tests one in so many checks the graph after each pass
+MANY, EVERY = 8, 3  # of a family with so many cases the default tier runs every third, unless a mark says otherwise
+WHOLE = "tests/architecture/"  # whose cases are as many rules
 LONG = ("tests/property/", "tests/bench/", "tests/examples/")
 _THOROUGH, _CHECK = "TAGLOOM_THOROUGH", "TAGLOOM_CHECK_PASSES"
 
@@ -41,14 +44,22 @@ def deselect_repetitions(config: pytest.Config, items: list[pytest.Item]) -> Non
     kept, left, seen = [], [], Counter[str]()
     sizes = Counter(_family(item) for item in items)
     for item in items:
-        mark, family = item.get_closest_marker("sampled"), _family(item)
-        every = min(mark.kwargs["every"], sizes[family]) if mark else 1
+        family = _family(item)
+        every = _every(item, sizes[family])
         first = zlib.crc32(family.encode()) % every  # families begin with different cases, such as executors
         (kept if seen[family] % every == first else left).append(item)
         seen[family] += 1
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def _every(item: pytest.Item, size: int) -> int:
+    """Return how many cases of its family an item stands for in the default tier."""
+    mark = item.get_closest_marker("sampled")
+    if mark:
+        return min(mark.kwargs["every"], size)
+    return EVERY if size >= MANY and not item.nodeid.startswith(WHOLE) else 1
 
 
 def deselect_all_but_one_in(every: int, config: pytest.Config, items: list[pytest.Item]) -> None:
