@@ -233,9 +233,9 @@ def _vectors() -> str:
 
 def _cache() -> str:
     """Return the directory of compiled code as text."""
-    from .kernels.native.jit.cache import directory
+    from .kernels.native.jit.cache import cache_directory
 
-    path = directory()
+    path = cache_directory()
     return "off: TAGLOOM_CACHE is empty" if path is None else str(path)
 
 

@@ -92,49 +92,49 @@ class StepOp:
         return self.kind in (StepKind.ELEMENTWISE, StepKind.COMPARE)
 
 
-def _ufunc(name: str, arity: int, cuda: str, kind: StepKind = StepKind.ELEMENTWISE) -> StepOp:
+def _ufunc_step(name: str, arity: int, cuda: str, kind: StepKind = StepKind.ELEMENTWISE) -> StepOp:
     """Return the row of a step by its ufunc's name."""
     return StepOp(
         name, arity, kind, lambda xp, operands, *_: elementary_function(xp, name)(*operands), name, StepCode.APPLY, cuda
     )
 
 
-def _compare(name: str, cuda: str) -> StepOp:
-    return _ufunc(name, 2, cuda, StepKind.COMPARE)
+def _comparison_step(name: str, cuda: str) -> StepOp:
+    return _ufunc_step(name, 2, cuda, StepKind.COMPARE)
 
 
-def _reduce(name: str, ufunc: str, code: StepCode, cuda: RowLoop) -> StepOp:
+def _reduction_step(name: str, ufunc: str, code: StepCode, cuda: RowLoop) -> StepOp:
     """Return the row of a reduction, a function of the same name in array libraries."""
 
-    def meaning(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
+    def compute_reduction(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
         return getattr(xp, name)(operands[0], axis=-1, keepdims=True)
 
-    return StepOp(name, 1, StepKind.REDUCE, meaning, ufunc, code, cuda)
+    return StepOp(name, 1, StepKind.REDUCE, compute_reduction, ufunc, code, cuda)
 
 
-def _move(name: str, arity: int | None, code: StepCode, meaning: Meaning) -> StepOp:
+def _move_step(name: str, arity: int | None, code: StepCode, meaning: Meaning) -> StepOp:
     return StepOp(name, arity, StepKind.MOVE, meaning, None, code, None)
 
 
-def _sigmoid(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
+def _compute_sigmoid(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
     return 1 / (1 + elementary_function(xp, "exp")(-operands[0]))
 
 
-def _where(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
+def _select_elements(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
     return xp.where(*operands)
 
 
-def _slice(xp: Any, operands: Sequence[Any], columns: Sequence[int], _: Dims) -> Any:
+def _slice_columns(xp: Any, operands: Sequence[Any], columns: Sequence[int], _: Dims) -> Any:
     """Return the columns from the first of `columns` up to the second."""
     return operands[0][..., slice(*columns)]
 
 
-def _concat(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
+def _concat_rows(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
     """Return the rows of all operands side by side."""
     return xp.concatenate(operands, axis=-1)
 
 
-def _broadcast(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
+def _broadcast_column(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
     """Return a column, or a scalar, at all of `columns`."""
     (operand,) = operands
     if isinstance(operand, np.generic):  # a scalar of the host, which device libraries do not broadcast
@@ -145,42 +145,42 @@ def _broadcast(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_d
 _ADDS = RowLoop("0", "Add")
 
 _ROWS = (
-    _ufunc("add", 2, "{} + {}"),
-    _ufunc("subtract", 2, "{} - {}"),
-    _ufunc("multiply", 2, "{} * {}"),
-    _ufunc("divide", 2, "{} / {}"),
-    _ufunc("power", 2, "pow({}, {})"),
-    _ufunc("maximum", 2, "larger({}, {})"),
-    _ufunc("minimum", 2, "smaller({}, {})"),
-    _ufunc("logaddexp", 2, "log_add_exp({}, {})"),
-    _ufunc("negative", 1, "-{}"),
-    _ufunc("absolute", 1, "fabs({})"),
-    _ufunc("sign", 1, "sign({})"),
-    _ufunc("square", 1, "{0} * {0}"),
-    _ufunc("sqrt", 1, "sqrt({})"),
-    _ufunc("reciprocal", 1, "1 / {}"),
-    _ufunc("exp", 1, "exp({})"),
-    _ufunc("expm1", 1, "expm1({})"),
-    _ufunc("log", 1, "log({})"),
-    _ufunc("log1p", 1, "log1p({})"),
-    _ufunc("tanh", 1, "tanh({})"),
-    _ufunc("sin", 1, "sin({})"),
-    _ufunc("cos", 1, "cos({})"),
-    StepOp("sigmoid", 1, StepKind.ELEMENTWISE, _sigmoid, None, StepCode.SIGMOID, "sigmoid({})"),
-    StepOp("where", 3, StepKind.ELEMENTWISE, _where, None, StepCode.APPLY, "{} ? {} : {}"),
-    _compare("equal", "{} == {}"),
-    _compare("not_equal", "{} != {}"),
-    _compare("greater", "{} > {}"),
-    _compare("greater_equal", "{} >= {}"),
-    _compare("less", "{} < {}"),
-    _compare("less_equal", "{} <= {}"),
-    _reduce("sum", "add", StepCode.SUM, _ADDS),
-    _reduce("mean", "add", StepCode.MEAN, _ADDS),
-    _reduce("max", "maximum", StepCode.EXTREME, RowLoop("-infinity()", "Larger")),
-    _reduce("min", "minimum", StepCode.EXTREME, RowLoop("infinity()", "Smaller")),
-    _move("slice", 1, StepCode.SLICE, _slice),
-    _move("concat", None, StepCode.CONCAT, _concat),
-    _move("broadcast", 1, StepCode.BROADCAST, _broadcast),
+    _ufunc_step("add", 2, "{} + {}"),
+    _ufunc_step("subtract", 2, "{} - {}"),
+    _ufunc_step("multiply", 2, "{} * {}"),
+    _ufunc_step("divide", 2, "{} / {}"),
+    _ufunc_step("power", 2, "pow({}, {})"),
+    _ufunc_step("maximum", 2, "larger({}, {})"),
+    _ufunc_step("minimum", 2, "smaller({}, {})"),
+    _ufunc_step("logaddexp", 2, "log_add_exp({}, {})"),
+    _ufunc_step("negative", 1, "-{}"),
+    _ufunc_step("absolute", 1, "fabs({})"),
+    _ufunc_step("sign", 1, "sign({})"),
+    _ufunc_step("square", 1, "{0} * {0}"),
+    _ufunc_step("sqrt", 1, "sqrt({})"),
+    _ufunc_step("reciprocal", 1, "1 / {}"),
+    _ufunc_step("exp", 1, "exp({})"),
+    _ufunc_step("expm1", 1, "expm1({})"),
+    _ufunc_step("log", 1, "log({})"),
+    _ufunc_step("log1p", 1, "log1p({})"),
+    _ufunc_step("tanh", 1, "tanh({})"),
+    _ufunc_step("sin", 1, "sin({})"),
+    _ufunc_step("cos", 1, "cos({})"),
+    StepOp("sigmoid", 1, StepKind.ELEMENTWISE, _compute_sigmoid, None, StepCode.SIGMOID, "sigmoid({})"),
+    StepOp("where", 3, StepKind.ELEMENTWISE, _select_elements, None, StepCode.APPLY, "{} ? {} : {}"),
+    _comparison_step("equal", "{} == {}"),
+    _comparison_step("not_equal", "{} != {}"),
+    _comparison_step("greater", "{} > {}"),
+    _comparison_step("greater_equal", "{} >= {}"),
+    _comparison_step("less", "{} < {}"),
+    _comparison_step("less_equal", "{} <= {}"),
+    _reduction_step("sum", "add", StepCode.SUM, _ADDS),
+    _reduction_step("mean", "add", StepCode.MEAN, _ADDS),
+    _reduction_step("max", "maximum", StepCode.EXTREME, RowLoop("-infinity()", "Larger")),
+    _reduction_step("min", "minimum", StepCode.EXTREME, RowLoop("infinity()", "Smaller")),
+    _move_step("slice", 1, StepCode.SLICE, _slice_columns),
+    _move_step("concat", None, StepCode.CONCAT, _concat_rows),
+    _move_step("broadcast", 1, StepCode.BROADCAST, _broadcast_column),
 )
 STEPS = {row.name: row for row in _ROWS}
 
@@ -231,13 +231,13 @@ def result_width(step: StepOp, widths: Sequence[int], have_rows: Sequence[bool],
     ValueError
         If the operands' widths are incompatible, or the result would not have all rows.
     """
-    width = _width(step, widths, have_rows, columns)
+    width = _find_width(step, widths, have_rows, columns)
     if width <= 0:
         raise ValueError(f"the operands of {step.name} do not go together: their widths are {list(widths)}")
     return width
 
 
-def _width(step: StepOp, widths: Sequence[int], have_rows: Sequence[bool], columns: Sequence[int]) -> int:
+def _find_width(step: StepOp, widths: Sequence[int], have_rows: Sequence[bool], columns: Sequence[int]) -> int:
     """Return the width of a step's result, 0 for incompatible operands."""
     if step.is_elementwise:
         # scalars and columns (widths 0 and 1) are repeated

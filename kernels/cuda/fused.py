@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..steps import STEPS, find_batch_dims, has_all_rows, stands_for_all_rows
-from .launching import WIDEST, Function, Grid, contiguous, count, find_function, over_elements, over_rows
+from .launching import WIDEST, Function, Grid, as_index, find_function, make_contiguous, over_elements, over_rows
 from .registry import register
 from .writing import NAME, Input, find_widths, has_reductions, is_flat, write_fused
 
@@ -65,27 +65,27 @@ class FusedKernel:
         ----------
         *arrays : array of the library, or NumPy scalar
         """
-        launch = self._launch(tuple(None if isinstance(x, np.generic) else x.shape for x in arrays))
+        launch = self._find_launch(tuple(None if isinstance(x, np.generic) else x.shape for x in arrays))
         if launch is None:
             return self._otherwise(*arrays)
         made = [self._xp.empty(shape, self._dtype) for shape in launch.shapes]
         if launch.function is not None:
-            given = contiguous(self._xp, arrays)
+            given = make_contiguous(self._xp, arrays)
             launch.function(*launch.grid, (launch.rows, *given, *self._constants, *made))
         return made if len(made) > 1 else made[0]
 
-    def _launch(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
+    def _find_launch(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
         if shapes not in self._launches:
             if len(self._launches) >= _MOST_SHAPES:
                 self._launches.clear()
-            self._launches[shapes] = self._prepared(shapes)
+            self._launches[shapes] = self._prepare_launch(shapes)
         return self._launches[shapes]
 
-    def _prepared(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
+    def _prepare_launch(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
         """Return the launch for inputs of some shapes; None for misfits, or too many for a kernel."""
         given = [(shape or (), has_rows) for shape, has_rows in zip(shapes, self._has_rows, strict=True)]
         batch_dims = find_batch_dims(given, self._batch_dims)
-        if None in batch_dims or not all(_fits(dims, batch_dims, has_rows) for dims, has_rows in given):
+        if None in batch_dims or not all(_has_expected_rows(dims, batch_dims, has_rows) for dims, has_rows in given):
             return None
         inputs = [
             Input(dims[-1] if dims else 0, has_rows, is_value=shape is None)
@@ -96,14 +96,14 @@ class FusedKernel:
             widths = find_widths(self._steps, inputs)
         except ValueError:
             return None
-        return self._written(inputs, widths, batch_dims) if self._can_run(len(inputs), max(widths)) else None
+        return self._compile_launch(inputs, widths, batch_dims) if self._can_run(len(inputs), max(widths)) else None
 
     def _can_run(self, inputs: int, widest: int) -> bool:
         if any(constant.dtype != self._dtype for constant in self._constants):
             return False
         return inputs + len(self._results) <= _MOST_PARAMETERS and not (self._reduces and widest > WIDEST)
 
-    def _written(self, inputs: Sequence[Input], widths: Sequence[int], batch_dims: Shape) -> Launch:
+    def _compile_launch(self, inputs: Sequence[Input], widths: Sequence[int], batch_dims: Shape) -> Launch:
         """Write and compile the kernel."""
         rows, widest = math.prod(batch_dims), max(widths)
         elements = rows * widest  # size of the largest array
@@ -113,10 +113,10 @@ class FusedKernel:
         code = write_fused(self._steps, inputs, self._results)
         grid = over_rows(rows, widest) if self._reduces else over_elements(elements)
         function = find_function(self._xp, code, NAME, self._dtype, elements, grid) if rows else None
-        return Launch(function, grid, count(rows, elements), tuple((*batch_dims, widths[i]) for i in self._results))
+        return Launch(function, grid, as_index(rows, elements), tuple((*batch_dims, widths[i]) for i in self._results))
 
 
-def _fits(shape: Shape, batch_dims: Shape, has_rows: bool) -> bool:
+def _has_expected_rows(shape: Shape, batch_dims: Shape, has_rows: bool) -> bool:
     """Return True if an input has the expected shape: all rows, or a single row repeated for all."""
     return has_all_rows(shape, batch_dims) if has_rows else stands_for_all_rows(shape, batch_dims)
 

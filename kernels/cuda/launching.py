@@ -37,28 +37,28 @@ def can_compile(xp: Any) -> bool:
 
 
 @functools.cache
-def source(name: str) -> str:
+def read_source(name: str) -> str:
     """Return the text of a file of this folder."""
     return (_FOLDER / name).read_text()
 
 
-def options(dtype: _Type, elements: int, grid: Grid) -> tuple[str, ...]:
+def compiler_options(dtype: _Type, elements: int, grid: Grid) -> tuple[str, ...]:
     """Return the compiler options for arrays of a dtype, of which the largest has `elements` elements.
 
     Products and sums are rounded separately (no fused multiply-add), as by the separate operations of a kernel.
     """
-    defined = {"REAL": REALS[dtype.char], "INDEX": _index(elements), "THREADS": math.prod(grid.threads)}
+    defined = {"REAL": REALS[dtype.char], "INDEX": _index_type(elements), "THREADS": math.prod(grid.threads)}
     return (*(f"-D{name}={value}" for name, value in defined.items()), "--fmad=false")
 
 
-def _index(elements: int) -> str:
+def _index_type(elements: int) -> str:
     # half the range of 32 bits, so that an index plus the stride of a grid does not wrap
     return "unsigned" if elements < 1 << 31 else "size_t"
 
 
-def count(number: int, elements: int) -> np.generic:
+def as_index(number: int, elements: int) -> np.generic:
     """Return a number as an index of kernels for so many elements."""
-    return np.uint32(number) if _index(elements) == "unsigned" else np.uint64(number)
+    return np.uint32(number) if _index_type(elements) == "unsigned" else np.uint64(number)
 
 
 def find_function(xp: Any, code: str, name: str, dtype: _Type, elements: int, grid: Grid) -> Function:
@@ -69,14 +69,14 @@ def find_function(xp: Any, code: str, name: str, dtype: _Type, elements: int, gr
     GraphError
         If compilation fails.
     """
-    return _function(xp, code, name, options(dtype, elements, grid))
+    return _compile_function(xp, code, name, compiler_options(dtype, elements, grid))
 
 
 @functools.lru_cache(1024)
-def _function(xp: Any, code: str, name: str, options: tuple[str, ...]) -> Function:
+def _compile_function(xp: Any, code: str, name: str, options: tuple[str, ...]) -> Function:
     """Return a kernel by name, compiled once per source and options; the cache holds 1024."""
     try:
-        return xp.RawModule(code=source("prelude.cu") + code, options=options).get_function(name)  # type: ignore[no-any-return]
+        return xp.RawModule(code=read_source("prelude.cu") + code, options=options).get_function(name)  # type: ignore[no-any-return]
     except MemoryError:
         raise
     except Exception as error:  # CuPy's compile error, or an ImportError without NVRTC
@@ -100,6 +100,6 @@ def over_rows(rows: int, width: int) -> Grid:
     return Grid((min(-(-rows // together), MOST_BLOCKS),), (lanes, together))
 
 
-def contiguous(xp: Any, arrays: Sequence[Any]) -> list[Any]:
+def make_contiguous(xp: Any, arrays: Sequence[Any]) -> list[Any]:
     """Return arrays in row-major order, and scalars unchanged."""
     return [x if isinstance(x, np.generic) else xp.ascontiguousarray(x) for x in arrays]

@@ -45,7 +45,7 @@ def register(*types: str, any_dtype: bool = False) -> Callable[[Find], Find]:
     The finder is called for floating-point results of 4 or 8 bytes, or with `any_dtype` for all dtypes.
     """
 
-    def add(find: Find) -> Find:
+    def add_finder(find: Find) -> Find:
         twice = _finders.keys() & set(types)
         if twice:
             raise ValueError(f"two files register a kernel of {', '.join(sorted(twice))}")
@@ -53,7 +53,7 @@ def register(*types: str, any_dtype: bool = False) -> Callable[[Find], Find]:
         _any_dtype.update(types if any_dtype else ())
         return find
 
-    return add
+    return add_finder
 
 
 def registered_types() -> frozenset[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .launching import WIDEST, contiguous, count, find_function, over_rows, source
+from .launching import WIDEST, as_index, find_function, make_contiguous, over_rows, read_source
 from .registry import register
 
 Kernel = Callable[..., Any]
@@ -51,7 +51,7 @@ class RowKernel:
         if not (is_last and _has_rows(arrays[0])) or any(x.shape != shape for x in arrays):
             return self._otherwise(*arrays)
         made = self._xp.empty(shape[:-1] if self._name == "cross_entropy" else shape, self._dtype)
-        launch(self._xp, self._name, arrays, [made], self._dtype)
+        launch_row_kernel(self._xp, self._name, arrays, [made], self._dtype)
         return made
 
 
@@ -77,7 +77,7 @@ class SparseKernel:
         if not _has_rows(logits) or labels.shape != logits.shape[:-1]:
             return self._otherwise(labels, logits)
         loss, wrong = self._xp.empty(labels.shape, self._dtype), self._xp.zeros((), np.int32)
-        launch(self._xp, f"sparse_{labels.dtype}", [labels, logits], [loss, wrong], self._dtype)
+        launch_row_kernel(self._xp, f"sparse_{labels.dtype}", [labels, logits], [loss, wrong], self._dtype)
         # int() waits for the device
         return self._otherwise(labels, logits) if int(wrong) else loss
 
@@ -86,13 +86,13 @@ def _has_rows(x: Any) -> bool:
     return bool(x.ndim and x.size and x.shape[-1] <= WIDEST)
 
 
-def launch(xp: Any, name: str, arrays: Sequence[Any], made: Sequence[Any], dtype: np.dtype[Any]) -> None:
+def launch_row_kernel(xp: Any, name: str, arrays: Sequence[Any], made: Sequence[Any], dtype: np.dtype[Any]) -> None:
     """Run a kernel of ``rows.cu`` over the rows of its last input."""
     size, width = arrays[-1].size, arrays[-1].shape[-1]
     rows = size // width
     grid = over_rows(rows, width)
-    function = find_function(xp, source("rows.cu"), name, dtype, size, grid)
-    function(*grid, (count(rows, size), count(width, size), *contiguous(xp, arrays), *made))
+    function = find_function(xp, read_source("rows.cu"), name, dtype, size, grid)
+    function(*grid, (as_index(rows, size), as_index(width, size), *make_contiguous(xp, arrays), *made))
 
 
 @register(*NAMES)

@@ -119,16 +119,16 @@ class _Writer:
         if has_reductions(self.steps):
             self.lines = ["EACH_ROW(r, rows) {"]
             for length, pieces in loops.items():
-                self._add_loop(length, pieces, self._stored)
+                self._add_loop(length, pieces, self._store_piece)
             self.lines.append("}")
         else:
             for length, pieces in loops.items():
                 self._add_flat_loop(length, pieces)
         head = "template <class T> __device__ void NAME" if self.inside else f"KERNEL {NAME}"
-        head += f"({', '.join(self._parameters())})"
-        return _indented([head, "{", *self.lines, "}"])
+        head += f"({', '.join(self._list_parameters())})"
+        return _indent_lines([head, "{", *self.lines, "}"])
 
-    def _parameters(self) -> Iterator[str]:
+    def _list_parameters(self) -> Iterator[str]:
         # within a kernel an argument may be another instruction's result: no __restrict__
         alone = "" if self.inside else "__restrict__ "
         yield "Index rows"
@@ -169,32 +169,32 @@ class _Writer:
         self.row = {}
         self.lines.append(f"EACH_ELEMENT(i, rows * {length}) {{")
         self.lines.append(f"Index r = i / {length}, c = i % {length};" if length > 1 else "Index r = i;")
-        computed, names = self._computed([piece for _, piece in pieces])
-        self.lines += [*computed, *map(self._stored, pieces, names), "}"]
+        computed, names = self._compute_pieces([piece for _, piece in pieces])
+        self.lines += [*computed, *map(self._store_piece, pieces, names), "}"]
 
     def _add_loop(self, length: int, pieces: list[tuple[int, Piece]], used: Callable[..., str]) -> None:
         """Compute and use pieces of a row, whose columns are distributed over the threads of the row."""
-        computed, names = self._computed([piece for _, piece in pieces])
+        computed, names = self._compute_pieces([piece for _, piece in pieces])
         self.lines += [f"EACH_COLUMN(c, {length}) {{", *computed, *map(used, pieces, names), "}"]
 
-    def _stored(self, piece: tuple[int, Piece], name: str) -> str:
+    def _store_piece(self, piece: tuple[int, Piece], name: str) -> str:
         k, (register, start, is_row) = piece
-        return f"y{k}[{_index(self.widths[register], True, start, is_row)}] = {name};"
+        return f"y{k}[{_write_index(self.widths[register], True, start, is_row)}] = {name};"
 
-    def _computed(self, pieces: list[Piece]) -> tuple[list[str], list[str]]:
+    def _compute_pieces(self, pieces: list[Piece]) -> tuple[list[str], list[str]]:
         """Return lines to compute pieces, and their names; scalars of the row are added to the row instead."""
         lines: list[str] = []
         names: dict[Piece, str] = {}
         both = ChainMap(names, self.row)
-        for piece in self._needed(pieces):
+        for piece in self._order_needed_pieces(pieces):
             if piece not in both:
-                line, name = self._named(piece, both)
+                line, name = self._name_piece(piece, both)
                 known, into = (self.row, self.lines) if piece.is_row else (names, lines)
                 known[piece] = name
                 into.extend(line)
         return lines, [both[piece] for piece in pieces]
 
-    def _needed(self, pieces: Iterable[Piece]) -> list[Piece]:
+    def _order_needed_pieces(self, pieces: Iterable[Piece]) -> list[Piece]:
         """Return pieces and all their inputs in order of computation, excluding the inputs of reductions."""
         needed: dict[int, set[Piece]] = defaultdict(set)
         for piece in pieces:
@@ -202,11 +202,11 @@ class _Writer:
         # operands have smaller numbers than results, so that one pass backwards finds all
         for register in range(len(self.widths) - 1, -1, -1):
             for piece in needed[register]:
-                for operand in self._operands(piece):
+                for operand in self._find_operands(piece):
                     needed[operand.register].add(operand)
         return [piece for register in sorted(needed) for piece in sorted(needed[register])]
 
-    def _operands(self, piece: Piece) -> list[Piece]:
+    def _find_operands(self, piece: Piece) -> list[Piece]:
         """Return the immediate inputs of a piece."""
         if piece.register < len(self.inputs):
             return []
@@ -216,20 +216,20 @@ class _Writer:
             return []
         if step.code is StepCode.CONCAT:
             offset, operand = [(s, i) for s, i in self._side_by_side(operands) if s <= piece.start][-1]
-            return [self._part(operand, piece.start - offset, piece.is_row)]
+            return [self._operand_piece(operand, piece.start - offset, piece.is_row)]
         start = piece.start + columns[0] if step.code is StepCode.SLICE else piece.start
-        return [self._part(operand, start, piece.is_row) for operand in operands]
+        return [self._operand_piece(operand, start, piece.is_row) for operand in operands]
 
-    def _part(self, register: int, start: int, is_row: bool) -> Piece:
+    def _operand_piece(self, register: int, start: int, is_row: bool) -> Piece:
         is_one = self.widths[register] <= 1
         return Piece(register, 0 if is_one else start, is_row or is_one)
 
-    def _named(self, piece: Piece, names: Mapping[Piece, str]) -> tuple[list[str], str]:
+    def _name_piece(self, piece: Piece, names: Mapping[Piece, str]) -> tuple[list[str], str]:
         """Return lines to compute a piece, perhaps none, and the piece's name."""
         at = piece.register - len(self.inputs)
         if at < 0 and self.inputs[piece.register].is_value:
             return [], f"x{piece.register}"
-        operands = [names[operand] for operand in self._operands(piece)]
+        operands = [names[operand] for operand in self._find_operands(piece)]
         step = STEPS[self.steps[at][0]] if at >= 0 else None
         if step is not None and step.kind is StepKind.MOVE:
             return [], operands[0]
@@ -237,15 +237,15 @@ class _Writer:
         name = f"{'w' if piece.is_row else 'v'}{piece.register}_{piece.start}"
         if step is None:
             each = self.inputs[piece.register]
-            index = _index(each.width, each.has_rows, piece.start, piece.is_row)
+            index = _write_index(each.width, each.has_rows, piece.start, piece.is_row)
             return [f"T {name} = x{piece.register}[{index}];"], name
         if isinstance(step.cuda, RowLoop):
-            return [self._reduced(step, step.cuda, self.steps[at][1][0], name)], name
+            return [self._reduce_row(step, step.cuda, self.steps[at][1][0], name)], name
         assert step.cuda is not None
         kind = "bool" if step.kind is StepKind.COMPARE else "T"
         return [f"{kind} {name} = {step.cuda.format(*operands)};"], name
 
-    def _reduced(self, step: StepOp, loop: RowLoop, register: int, name: str) -> str:
+    def _reduce_row(self, step: StepOp, loop: RowLoop, register: int, name: str) -> str:
         """Add the loops of a reduction to the row; return the final line."""
         begin, join = loop
         self.lines.append(f"T {name}_own = {begin};")
@@ -255,7 +255,7 @@ class _Writer:
         return f"T {name} = over_row<{join}>({name}_own, LANE, LANES){divided};"
 
 
-def _indented(lines: Iterable[str]) -> str:
+def _indent_lines(lines: Iterable[str]) -> str:
     """Return C with each line indented by the number of open braces."""
     text, depth = "", 0
     for line in lines:
@@ -265,7 +265,7 @@ def _indented(lines: Iterable[str]) -> str:
     return text
 
 
-def _index(width: int, has_rows: bool, start: int, is_row: bool) -> str:
+def _write_index(width: int, has_rows: bool, start: int, is_row: bool) -> str:
     """Return C of the index of a piece's first column, or (not `is_row`) of column `c` of the piece."""
     row = ("r" if width <= 1 else f"r * {width}") if has_rows else ""
     columns = [str(start) if start else "", "c" if width > 1 and not is_row else ""]

@@ -204,7 +204,7 @@ class NativeProgram:
 
     def to_text(self) -> str:
         """Return the program as text, with an instruction per line."""
-        return "\n".join(self._lines())
+        return "\n".join(self._text_lines())
 
     def __str__(self) -> str:
         return self.to_text()
@@ -212,18 +212,18 @@ class NativeProgram:
     def __repr__(self) -> str:
         return f"<NativeProgram {self.name}: {len(self.instructions)} instructions>"
 
-    def _lines(self) -> Iterator[str]:
-        declared = ", ".join(f"{self._name(r)} {self.registers[r][1] or 'object'}" for r in self.inputs)
+    def _text_lines(self) -> Iterator[str]:
+        declared = ", ".join(f"{self._register_name(r)} {self.registers[r][1] or 'object'}" for r in self.inputs)
         yield f"program {self.name} ({declared})"
         for register, value in self.constants.items():
-            yield f"  {self._name(register)} = {np.array2string(value, threshold=4)}"
+            yield f"  {self._register_name(register)} = {np.array2string(value, threshold=4)}"
         for i, each in enumerate(self.instructions):
-            yield f"  {i}: {self._text(each)}"
-        yield f"  return {self._names(self.outputs)}"
+            yield f"  {i}: {self._instruction_text(each)}"
+        yield f"  return {self._register_names(self.outputs)}"
 
-    def _text(self, each: Instruction) -> str:
+    def _instruction_text(self, each: Instruction) -> str:
         """Return an instruction as text."""
-        inputs, outputs = self._names(each.inputs), self._names(each.outputs)
+        inputs, outputs = self._register_names(each.inputs), self._register_names(each.outputs)
         if each.computation is not None:
             return f"{outputs} = {each.computation.type}({inputs})"
         targets = ", ".join(map(str, each.targets))
@@ -242,8 +242,8 @@ class NativeProgram:
             Code.READ: f"{outputs} = {'last ' * each.is_last}read {inputs}",
         }[each.code]
 
-    def _names(self, registers: tuple[int, ...]) -> str:
-        return ", ".join(map(self._name, registers))
+    def _register_names(self, registers: tuple[int, ...]) -> str:
+        return ", ".join(map(self._register_name, registers))
 
-    def _name(self, register: int) -> str:
+    def _register_name(self, register: int) -> str:
         return f"%{register}" + (f":{name}" if (name := self.registers[register][0]) else "")

@@ -114,7 +114,7 @@ def test_wide_rows_have_more_threads(order):
 
 @pytest.mark.parametrize("program", [lstm, layer_norm])
 def test_more_elements_than_32_bits_count(program, monkeypatch):
-    monkeypatch.setattr(launching, "_index", lambda elements: "size_t")
+    monkeypatch.setattr(launching, "_index_type", lambda elements: "size_t")
     for case in cases(program, "float32", 3, 5):
         case.check(xp)
 

@@ -9,7 +9,7 @@ from tagloom.kernels.native.cuda.emitting import can_emit
 from tagloom.kernels.native.cuda.inputs import host_inputs
 from tagloom.kernels.native.cuda.kernel import NativeKernel
 from tagloom.kernels.native.cuda.values import NotWritten
-from tagloom.kernels.native.cuda.writer import write
+from tagloom.kernels.native.cuda.writer import write_kernel
 from tagloom.kernels.native.cuda.written import Given
 from tagloom.kernels.native.program import Code, Computation, Instruction, NativeProgram
 
@@ -76,7 +76,7 @@ class Sequence:
         pairs = enumerate(zip(self.inputs, self.values, strict=True))
         given = {r: Given("array", v.shape, v.dtype, v if k in hosts else None) for k, (r, v) in pairs}
         try:
-            write(program, given)
+            write_kernel(program, given)
         except NotWritten as reason:
             return str(reason)
         return None

@@ -11,8 +11,8 @@ from tagloom.ir.program import Program
 from tagloom.kernels.native.cuda.emitting import find_instruction
 from tagloom.kernels.native.cuda.inputs import host_inputs
 from tagloom.kernels.native.cuda.reductions import lanes_for
-from tagloom.kernels.native.cuda.values import NotWritten, Strided, Value, broadcast, literal, row_strides
-from tagloom.kernels.native.cuda.writer import write
+from tagloom.kernels.native.cuda.values import NotWritten, Strided, Value, broadcast, row_strides, write_literal
+from tagloom.kernels.native.cuda.writer import write_kernel
 from tagloom.kernels.native.cuda.written import Given
 from tagloom.kernels.native.program import Code, NativeProgram
 
@@ -36,7 +36,7 @@ def written(program, **shapes):
     (native,) = native_programs(program)
     names = {r: native.registers[r] for r in native.inputs}
     given = {r: Given("array", shapes.get(name, ()), dtype) for r, (name, dtype) in names.items()}
-    return write(native, given)
+    return write_kernel(native, given)
 
 
 def tanh_loop():
@@ -123,7 +123,7 @@ def test_what_is_too_large_is_not_written():
     ],
 )
 def test_literals(value, text):
-    assert literal(value) == text
+    assert write_literal(value) == text
 
 
 @pytest.mark.parametrize(

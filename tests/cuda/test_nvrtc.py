@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tagloom.kernels.cuda.launching import options, over_rows, source
+from tagloom.kernels.cuda.launching import compiler_options, over_rows, read_source
 
 from tests.cuda.cases import PROGRAMS, REALS, cases
 from tests.cuda.nvrtc import architectures, compiled, nvrtc
@@ -36,10 +36,10 @@ class CompilingLibrary(Library):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", REALS)
 def test_operations_on_rows(dtype, size):
-    code = source("prelude.cu") + source("rows.cu")
+    code = read_source("prelude.cu") + read_source("rows.cu")
     for architecture, width in product(architectures(), (8, 8000)):
         Compiled.architecture = architecture
-        module = Compiled(code=code, options=options(np.dtype(dtype), SIZES[size], over_rows(10, width)))
+        module = Compiled(code=code, options=compiler_options(np.dtype(dtype), SIZES[size], over_rows(10, width)))
         for name in re.findall(r"^KERNEL (\w+)\(", code, re.M):
             module.get_function(name)
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import tagloom as tg
-from tagloom.kernels.cuda.launching import source
+from tagloom.kernels.cuda.launching import read_source
 from tagloom.kernels.cuda.registry import find_compiled
 from tagloom.kernels.cuda.writing import Input, is_flat, write_fused
 from tagloom.kernels.steps import STEPS, RowLoop, StepKind
@@ -65,4 +65,4 @@ def test_a_long_chain_is_written():
 
 
 def test_files_are_installed_with_the_package():
-    assert all(source(name).startswith("//") for name in ("prelude.cu", "rows.cu"))
+    assert all(read_source(name).startswith("//") for name in ("prelude.cu", "rows.cu"))

@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from tagloom.kernels.native.jit.compilation import QUICK, _linker, build
+from tagloom.kernels.native.jit.compilation import QUICK, _linker, build_object
 
 MOST = type(_linker).MOST
 
 
 def code_of(number):
-    return build(f"define i32 @run(ptr %a, ptr %b, ptr %c) nounwind {{ ret i32 {number} }}", QUICK)
+    return build_object(f"define i32 @run(ptr %a, ptr %b, ptr %c) nounwind {{ ret i32 {number} }}", QUICK)
 
 
 def result_of(library):
@@ -44,7 +44,7 @@ def test_code_may_call_functions_of_the_process():
       %n = fptosi double %x to i32
       ret i32 %n
     }"""
-    assert result_of(_linker.link(build(text, QUICK))) == 7
+    assert result_of(_linker.link(build_object(text, QUICK))) == 7
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads what Linux says of memory")

@@ -150,7 +150,7 @@ def some_loops(count):
 def held_up(monkeypatch):
     """A lock that what compiles waits for, whether it has begun to, and what was compiled, with levels."""
     lock, begun, done = threading.Lock(), threading.Event(), []
-    build = compilation.build
+    build = compilation.build_object
 
     def wait(text, level):
         begun.set()
@@ -159,7 +159,7 @@ def held_up(monkeypatch):
         return build(text, level)
 
     monkeypatch.setenv("TAGLOOM_CACHE", "")
-    monkeypatch.setattr(compilation, "build", wait)
+    monkeypatch.setattr(compilation, "build_object", wait)
     return lock, begun, done
 
 
@@ -275,7 +275,7 @@ async def test_a_failing_compiler_is_said_once(graph, caplog, monkeypatch):
     def fail(text, level):
         raise RuntimeError("the compiler is ill")
 
-    monkeypatch.setattr(compilation, "build", fail)
+    monkeypatch.setattr(compilation, "build_object", fail)
     y = tg.while_loop(lambda i: i < 10, lambda i: i + 1, [0])
     async with tg.Session(graph, settings=ON) as session:
         for _ in range(3):
@@ -397,9 +397,9 @@ async def test_fused_operations_are_loops(graph, function, shape, dtype, monkeyp
 async def test_fused_operations_of_several_blocks_are_functions(graph, function, shape, dtype, monkeypatch):
     """Which several threads call for some rows each, in whatever parts."""
     skip_if_too_narrow(function, shape)
-    written, function_of = [], FusedPart.function
+    written, function_of = [], FusedPart.write_function
     monkeypatch.setattr(
-        FusedPart, "function", lambda part, name: written.append(function_of(part, name)) or written[-1]
+        FusedPart, "write_function", lambda part, name: written.append(function_of(part, name)) or written[-1]
     )
     x, y, row = (tg.placeholder(dtype, each) for each in (shape, shape, shape[1:]))
     fetched = tg.while_loop(

@@ -46,13 +46,13 @@ class Shelf:
         if array.closed or array.swappable:
             raise NotWritten("the elements of a TensorArray may be elsewhere")
         self._xp, self.array = xp, array
-        self._names = {code: _names(program, register, code) for code in (Code.GET, Code.PUT)}
-        self._before = [_seen(each) for each in array.elements]
+        self._accessor_names = {code: _accessor_names(program, register, code) for code in (Code.GET, Code.PUT)}
+        self._before = [_snapshot_element(each) for each in array.elements]
         self._count = array.most_elements(trips or 0)
         self.done = xp.zeros((2, self._count), dtype=np.int64)
         self._rows: Any = None
         self._state: Any = None
-        shape = self._shape()
+        shape = self._common_shape()
         kinds = (("kept", not array.clear_after_read), ("new", shape is None), ("growing", array.may_grow()))
         kind = " ".join(["elements", *(word for word, holds in kinds if holds)])
         self.given = Given(kind, shape or (), np.dtype(array.dtype))
@@ -64,12 +64,12 @@ class Shelf:
 
     def make_rows(self, shape: tuple[int, ...]) -> None:
         """Allocate rows for elements of a shape, with present values; NotWritten if the shape is not accepted."""
-        if self._names[Code.PUT] and not self.array.takes(shape):
+        if self._accessor_names[Code.PUT] and not self.array.takes(shape):
             raise NotWritten(f"elements of shape {list(shape)} may not be written")
         values = [value for value, *_ in self._before]
         whole = self.array.whole
         # elements that are only read need no copy
-        if not self._names[Code.PUT] and whole is not None and len(whole) == len(values):
+        if not self._accessor_names[Code.PUT] and whole is not None and len(whole) == len(values):
             self._rows = self._xp.ascontiguousarray(whole)
             return
         self._rows = self._xp.empty((self._count, *shape), dtype=self.array.dtype)
@@ -86,13 +86,13 @@ class Shelf:
         self.done = self._xp.zeros((2, self._count), dtype=np.int64)
         self._rows[:count], self.done[:, :count] = before, done
 
-    def arguments(self) -> list[Any]:
+    def kernel_arguments(self) -> list[Any]:
         """Return the kernel arguments of this TensorArray."""
         if self._state is None:
-            self._state = self._xp.asarray(self._states())
+            self._state = self._xp.asarray(self._element_flags())
         return [self._rows, np.int64(self._count), self._state, self.done]
 
-    def _states(self) -> np.ndarray[Any, Any]:
+    def _element_flags(self) -> np.ndarray[Any, Any]:
         """Return the flags of the elements before the run."""
         states = np.full(self._count, _FREE, np.uint8)
         for i, (value, shape, reader) in enumerate(self._before):
@@ -101,7 +101,7 @@ class Shelf:
 
     def is_as_found(self) -> bool:
         """Return True unless the TensorArray was changed by others during the run."""
-        now = [_seen(each) for each in self.array.elements]
+        now = [_snapshot_element(each) for each in self.array.elements]
         same = (a[0] is b[0] and a[1:] == b[1:] for a, b in zip(now, self._before, strict=False))
         return len(now) == len(self._before) and all(same) and not self.array.closed
 
@@ -116,14 +116,14 @@ class Shelf:
             element = elements[i]
             # with an ellipsis the value is an array, even without dimensions
             element.value, element.shape = self._rows[int(i), ...], self._rows.shape[1:]
-            element.writer = self._who(Code.PUT, done[1, i])
+            element.writer = self._accessor_of(Code.PUT, done[1, i])
         for i in np.flatnonzero(done[0]):
             element = elements[i]
             # errors name the first reader
-            element.reader = element.reader or self._who(Code.GET, done[0, i])
+            element.reader = element.reader or self._accessor_of(Code.GET, done[0, i])
             element.value = None if self.array.clear_after_read else element.value
 
-    def _shape(self) -> tuple[int, ...] | None:
+    def _common_shape(self) -> tuple[int, ...] | None:
         """Return the common shape of all elements, or None if unknown."""
         values = [value for value, *_ in self._before if value is not None]
         if any(not isinstance(value, (self._xp.ndarray, np.ndarray)) for value in values):
@@ -133,17 +133,17 @@ class Shelf:
             raise NotWritten("the elements of a TensorArray have several shapes")
         return shapes.pop() if shapes else self.array.exact
 
-    def _who(self, code: Code, mark: int) -> tuple[str, int]:
+    def _accessor_of(self, code: Code, mark: int) -> tuple[str, int]:
         """Return the operation of a mark, and its iteration."""
-        names = self._names[code]
+        names = self._accessor_names[code]
         return names[int(mark - 1) % len(names)], int(mark - 1) // len(names)
 
 
-def _seen(element: Any) -> tuple[Any, Any, Any]:
+def _snapshot_element(element: Any) -> tuple[Any, Any, Any]:
     return element.value, element.shape, element.reader
 
 
-def _names(program: NativeProgram, register: int, code: Code) -> list[str]:
+def _accessor_names(program: NativeProgram, register: int, code: Code) -> list[str]:
     """Return the names of operations with accesses of a kind to a TensorArray, in order."""
     found: Sequence[Any] = program.instructions
     return [each.name for each in found if each.code is code and each.inputs[0] == register]

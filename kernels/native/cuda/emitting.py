@@ -26,14 +26,14 @@ _emitters: dict[str, tuple[Emit, str, tuple[int, ...]]] = {}
 _ufuncs: dict[str, tuple[Emit, str]] = {}
 
 
-def does(code: Code) -> Callable[[Do], Do]:
+def emits_code(code: Code) -> Callable[[Do], Do]:
     """Register the decorated function for instructions of a code: ``do(writer, number, instruction)``."""
 
-    def add(do: Do) -> Do:
+    def add_instruction(do: Do) -> Do:
         _instructions[code] = do
         return do
 
-    return add
+    return add_instruction
 
 
 def find_instruction(code: Code) -> Do:
@@ -41,7 +41,7 @@ def find_instruction(code: Code) -> Do:
     return _instructions[code]
 
 
-def emits(*types: str, kinds: str = "biuf", shapes: tuple[int, ...] = ()) -> Callable[[Emit], Emit]:
+def emits_operations(*types: str, kinds: str = "biuf", shapes: tuple[int, ...] = ()) -> Callable[[Emit], Emit]:
     """Register the decorated function as emitter of operations of these types.
 
     Parameters
@@ -53,11 +53,11 @@ def emits(*types: str, kinds: str = "biuf", shapes: tuple[int, ...] = ()) -> Cal
         Inputs that determine shapes, whose values must be known when a kernel is written.
     """
 
-    def add(emit: Emit) -> Emit:
+    def add_emitter(emit: Emit) -> Emit:
         _emitters.update(dict.fromkeys(types, (emit, kinds, shapes)))
         return emit
 
-    return add
+    return add_emitter
 
 
 def emit_ufunc(name: str, kinds: str, emit: Emit) -> None:

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..program import Code, Instruction
-from .emitting import does
+from .emitting import emits_code
 from .values import Value, c_type
 
 if TYPE_CHECKING:
     from .writer import Writer
 
 
-@does(Code.COMPUTE)
-def _compute(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.COMPUTE)
+def _emit_compute(w: Writer, i: int, each: Instruction) -> None:
     assert each.computation is not None
     w.compute(each.computation, each)
 
 
-@does(Code.MOVE)
-def _move(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.MOVE)
+def _emit_move(w: Writer, i: int, each: Instruction) -> None:
     """Copy registers to registers, all at once: sources overwritten by an earlier copy are saved first."""
     pairs = [pair for pair in zip(each.inputs, each.outputs, strict=True) if pair[0] != pair[1]]
     sources = [w.value(source) for source, _ in pairs]
@@ -31,20 +31,20 @@ def _move(w: Writer, i: int, each: Instruction) -> None:
             sources[k] = _set_aside(w, f"m{i}_{k}", source)
     for source, target in zip(sources, targets, strict=True):
         if not source.is_element:
-            _copy(w, source, target)
+            _copy_array(w, source, target)
     _move_elements(w, [(s, t) for s, t in zip(sources, targets, strict=True) if s.is_element])
 
 
-def _copy(w: Writer, source: Value, target: Value) -> None:
-    w.uses(source)
-    w.uses(target, written=True)
+def _copy_array(w: Writer, source: Value, target: Value) -> None:
+    w.note_access(source)
+    w.note_access(target, written=True)
     w.assign(target, f"{source.code}[i]")
 
 
 def _set_aside(w: Writer, name: str, source: Value) -> Value:
     """Return a copy of an array."""
-    aside = Value(source.dtype, source.shape, w.memory(name, source.dtype, source.size), name)
-    _copy(w, source, aside)
+    aside = Value(source.dtype, source.shape, w.allocate_memory(name, source.dtype, source.size), name)
+    _copy_array(w, source, aside)
     return aside
 
 
@@ -55,40 +55,40 @@ def _move_elements(w: Writer, pairs: Sequence[tuple[Value, Value]]) -> None:
     # a scope for the temporaries: several moves may use equal names
     w.lines += ["{"] * bool(aside)
     for k in aside:
-        w.line(f"{c_type(pairs[k][0].dtype)} t{k} = {pairs[k][0].code};")
+        w.add_line(f"{c_type(pairs[k][0].dtype)} t{k} = {pairs[k][0].code};")
     for k, (source, target) in enumerate(pairs):
-        w.line(f"{target.code} = {f't{k}' if k in aside else source.code};")
+        w.add_line(f"{target.code} = {f't{k}' if k in aside else source.code};")
     w.lines += ["}"] * bool(aside)
 
 
-@does(Code.COUNT)
-def _count(w: Writer, i: int, each: Instruction) -> None:
-    w.line(f"{w.value(each.outputs[0]).code} += 1;")
+@emits_code(Code.COUNT)
+def _emit_count(w: Writer, i: int, each: Instruction) -> None:
+    w.add_line(f"{w.value(each.outputs[0]).code} += 1;")
 
 
-@does(Code.JUMP)
-def _jump(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.JUMP)
+def _emit_jump(w: Writer, i: int, each: Instruction) -> None:
     """Jump; a launch may end before the next iteration."""
     (target,) = each.targets
     if target <= i:
         w.check_failures(i)
-        w.wait_if_needed()
-        w.line(f"{_counters(w, each.name)[1]} += 1;")
+        w.add_barrier_if_needed()
+        w.add_line(f"{_loop_counters(w, each.name)[1]} += 1;")
         w.lines += ["if (--budget <= 0)", f"    LEAVE(SUSPENDED, {target})"]
     _go_to(w, str(target))
 
 
-@does(Code.UNLESS)
-def _unless(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.UNLESS)
+def _emit_unless(w: Writer, i: int, each: Instruction) -> None:
     """Leave a loop; the condition is the same in all threads."""
-    w.wait_if_needed()
-    w.lines += [f"if (!{w.value(each.inputs[0]).code}) {{", f"{_counters(w, each.name)[0]} += 1;"]
+    w.add_barrier_if_needed()
+    w.lines += [f"if (!{w.value(each.inputs[0]).code}) {{", f"{_loop_counters(w, each.name)[0]} += 1;"]
     _go_to(w, str(each.targets[0]))
-    w.line("}")
+    w.add_line("}")
 
 
-@does(Code.SELECT)
-def _select(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.SELECT)
+def _emit_select(w: Writer, i: int, each: Instruction) -> None:
     """Jump to the target numbered by an element, or to the last; true numbers the second."""
     choice, last = w.value(each.inputs[0]).code, len(each.targets) - 1
     chosen = str(each.targets[last])
@@ -99,14 +99,14 @@ def _select(w: Writer, i: int, each: Instruction) -> None:
 
 def _go_to(w: Writer, target: str) -> None:
     # a block begins without pending accesses, whichever jump leads there
-    w.wait_if_needed()
+    w.add_barrier_if_needed()
     w.lines += [f"pc = {target};", "break;"]
 
 
-def _counters(w: Writer, loop: str) -> tuple[str, str]:
+def _loop_counters(w: Writer, loop: str) -> tuple[str, str]:
     """Return the variables that count a loop's exits and its further iterations."""
     place = list(w.made.loops).index(loop) if loop in w.made.loops else len(w.made.loops)
     names = f"ended{place}", f"back{place}"
     if loop not in w.made.loops:
-        w.made.loops[loop] = w.state("long long", names[0]), w.state("long long", names[1])
+        w.made.loops[loop] = w.declare_state("long long", names[0]), w.declare_state("long long", names[1])
     return names

@@ -10,7 +10,7 @@ from ...cuda.launching import WIDEST
 from ...cuda.writing import Input, find_widths, has_reductions, is_flat, write_fused
 from ...steps import STEPS, find_batch_dims, has_all_rows, stands_for_all_rows
 from ..program import Computation, Instruction
-from .emitting import emits
+from .emitting import emits_operations
 from .reductions import lanes_for
 from .values import NotWritten, Shape, Value, c_type
 
@@ -18,40 +18,40 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 
-@emits("Fused", kinds="f")
-def _fused(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+@emits_operations("Fused", kinds="f")
+def _emit_fused(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
     """Call a function of all steps."""
     attrs = computation.attrs
     steps, results = attrs["steps"], attrs["results"]
     batch_dims = _batch_dims(computation, values)
-    constants = [w.constant(constant) for constant in attrs["constants"]]
-    inputs = [*_inputs(values, attrs["has_rows"]), *[Input(0, False, is_value=True)] * len(constants)]
-    widths = _widths(computation, inputs)
+    constants = [w.add_constant(constant) for constant in attrs["constants"]]
+    inputs = [*_describe_inputs(values, attrs["has_rows"]), *[Input(0, False, is_value=True)] * len(constants)]
+    widths = _register_widths(computation, inputs)
     made = [w.make(r, (*batch_dims, widths[i])) for r, i in zip(each.outputs, results, strict=True)]
     rows, flat = math.prod(batch_dims), is_flat(steps, inputs)
     if flat:  # each element becomes a row of its own
         rows, inputs = made[0].size, [each._replace(width=min(each.width, 1)) for each in inputs]
     for value in values:
-        w.uses(value, each_own=flat)
+        w.note_access(value, each_own=flat)
     for value in made:
-        w.uses(value, each_own=flat, written=True)
+        w.note_access(value, each_own=flat, written=True)
     text = write_fused(steps, inputs, results, inside=True)
     if has_reductions(steps):
         lanes = lanes_for(rows, max(widths))
         text = f"#undef LANES\n#define LANES {lanes}u\n{text}"
-    name = w.function(text)
+    name = w.add_function(text)
     codes = [value.code for value in (*values, *constants, *made)]
-    w.line(f"{name}<{c_type(values[0].dtype)}>({rows}, {', '.join(codes)});")
+    w.add_line(f"{name}<{c_type(values[0].dtype)}>({rows}, {', '.join(codes)});")
     size = max(value.size for value in made)
     w.note_elements(max(size, rows * max(widths)) if has_reductions(steps) else size, cost=len(steps))
 
 
-def _inputs(values: Sequence[Value], has_rows: Sequence[bool]) -> list[Input]:
+def _describe_inputs(values: Sequence[Value], has_rows: Sequence[bool]) -> list[Input]:
     pairs = zip(values, has_rows, strict=True)
     return [Input(value.shape[-1] if value.shape else 0, has, is_value=value.is_element) for value, has in pairs]
 
 
-def _widths(computation: Computation, inputs: Sequence[Input]) -> list[int]:
+def _register_widths(computation: Computation, inputs: Sequence[Input]) -> list[int]:
     """Return the width of each register; NotWritten for incompatible inputs, or rows too wide."""
     steps = computation.attrs["steps"]
     try:

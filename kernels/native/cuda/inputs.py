@@ -29,12 +29,12 @@ class Taken:
         Arrays to copy to the host at the end of the run, for `close`.
     """
 
-    def __init__(self, given: Given, *arguments: Any) -> None:
+    def __init__(self, given: Given, *kernel_arguments: Any) -> None:
         self.given = given
         self.masks: list[Any] = []
-        self._arguments = list(arguments)
+        self._arguments = list(kernel_arguments)
 
-    def arguments(self) -> list[Any]:
+    def kernel_arguments(self) -> list[Any]:
         """Return the kernel arguments of this input."""
         return self._arguments
 
@@ -61,7 +61,7 @@ class TakenSum(Taken):
         self._sum.replace(self._arguments[0])
 
 
-def take(xp: Any, program: NativeProgram, k: int, value: Any, on_host: bool, trips: int | None) -> Taken | Shelf:
+def take_input(xp: Any, program: NativeProgram, k: int, value: Any, on_host: bool, trips: int | None) -> Taken | Shelf:
     """Return an input of a program in its form for a run.
 
     Parameters
@@ -150,7 +150,7 @@ def _take_series(xp: Any, series: Series) -> Taken:
     Series of native programs have rows already; values of the step machine are stacked.
     """
     if series.rows is not None:
-        return _rows(series.rows, series.num_rows, series.rows_there)
+        return _take_rows(series.rows, series.num_rows, series.rows_there)
     indices = series.indices()
     values = [series.at(i) for i in indices]
     if not values:
@@ -161,7 +161,7 @@ def _take_series(xp: Any, series: Series) -> Taken:
         raise NotWritten("a series holds what is no array of the device")
     if len({(each.shape, each.dtype) for each in values}) > 1:
         raise NotWritten("a series holds values of several shapes")
-    return _joined(xp, indices, values)
+    return _stack_values(xp, indices, values)
 
 
 def _take_nested(xp: Any, indices: list[int], parts: list[Series]) -> Taken:
@@ -171,26 +171,26 @@ def _take_nested(xp: Any, indices: list[int], parts: list[Series]) -> Taken:
         raise NotWritten("a series holds series of which the rows do not lie together")
     bounds = np.zeros((indices[-1] + 1, 2), np.int64)
     bounds[indices] = [(each.first, each.first + each.count) for each in parts]
-    whole = _rows(parent.rows, parent.num_rows, parent.rows_there)
-    arguments = [*whole.arguments(), xp.asarray(bounds), np.int64(len(bounds))]
-    return Taken(replace(whole.given, kind="nested series"), *arguments)
+    whole = _take_rows(parent.rows, parent.num_rows, parent.rows_there)
+    kernel_arguments = [*whole.kernel_arguments(), xp.asarray(bounds), np.int64(len(bounds))]
+    return Taken(replace(whole.given, kind="nested series"), *kernel_arguments)
 
 
-def _joined(xp: Any, indices: list[int], values: list[Any]) -> Taken:
+def _stack_values(xp: Any, indices: list[int], values: list[Any]) -> Taken:
     """Return values as rows, with arbitrary rows for the empty slots between."""
     array = xp.stack([xp.asarray(each) for each in values])
     count = indices[-1] + 1
     if count == len(values):
-        return _rows(array, count, None)
+        return _take_rows(array, count, None)
     place = np.zeros(count, np.int64)
     place[indices] = range(len(indices))
     there = np.zeros(count, np.uint8)
     there[indices] = 1
     # empty slots repeat the first row: their flags keep it unread
-    return _rows(array[xp.asarray(place)], count, xp.asarray(there))
+    return _take_rows(array[xp.asarray(place)], count, xp.asarray(there))
 
 
-def _rows(array: Any, count: int, is_written: Any) -> Taken:
+def _take_rows(array: Any, count: int, is_written: Any) -> Taken:
     masks = [] if is_written is None else [is_written]
     given = Given("series", array.shape[1:], array.dtype, is_masked=bool(masks))
     return Taken(given, array, np.int64(count), *masks)

@@ -11,11 +11,11 @@ import numpy as np
 from ...cuda.launching import Function, Grid, find_function
 from ...cuda.registry import register
 from ..program import NativeProgram
-from .inputs import count_trips, host_inputs, open_shelves, take
+from .inputs import count_trips, host_inputs, open_shelves, take_input
 from .run import Run
 from .text import NAME
 from .values import NotWritten
-from .writer import write
+from .writer import write_kernel
 from .written import Given, Written
 
 _MOST_SIGNATURES = 8  # most kinds of inputs with a kernel of their own
@@ -65,7 +65,7 @@ class NativeKernel:
             self._skips -= 1
             return self._otherwise(*inputs)
         try:
-            return self._begun(inputs)
+            return self._launch_run(inputs)
         except NotWritten as reason:
             self.give_up(str(reason))
             return self._otherwise(*inputs)
@@ -76,55 +76,55 @@ class NativeKernel:
         self._misses = min(self._misses + 1, _MOST_MISSES)
         self._skips = (1 << self._misses) - 2
 
-    def succeed(self) -> None:
+    def reset_failures(self) -> None:
         """Reset the count of failures after a completed run."""
         self.reason, self._misses = None, 0
 
-    def refusal(self, inputs: Sequence[Any]) -> Any:
+    def compute_otherwise(self, inputs: Sequence[Any]) -> Any:
         """Return the results of a program that did not run."""
         return self._otherwise(*inputs)
 
-    def _begun(self, inputs: Sequence[Any]) -> Run:
+    def _launch_run(self, inputs: Sequence[Any]) -> Run:
         """Return a run of the inputs, launched; NotWritten if there is no kernel for the inputs."""
         trips = count_trips(self.program, inputs)
         hosts = self.on_host or frozenset()
-        taken = [take(self._xp, self.program, k, v, k in hosts, trips) for k, v in enumerate(inputs)]
+        taken = [take_input(self._xp, self.program, k, v, k in hosts, trips) for k, v in enumerate(inputs)]
         given = dict(zip(self.program.inputs, (each.given for each in taken), strict=True))
-        written, function, constants = self._kernel(given)
+        written, function, constants = self._find_kernel(given)
         open_shelves(dict(zip(self.program.inputs, taken, strict=True)), written.element_shapes)
         run = Run(self, self._xp, written, function, constants, taken, inputs)
         run.launch()
         return run
 
-    def _kernel(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]]:
+    def _find_kernel(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]]:
         """Return the cached kernel for such inputs; raise the cached reason if there is none."""
         key = tuple(each.key for each in given.values())
         if key not in self._kernels:
             if len(self._kernels) >= _MOST_SIGNATURES:
                 raise NotWritten(f"it was compiled for {_MOST_SIGNATURES} kinds of inputs already")
-            self._kernels[key] = self._compiled(given)
+            self._kernels[key] = self._compile_kernel(given)
         found = self._kernels[key]
         if isinstance(found, NotWritten):
             raise found
         return found
 
-    def _compiled(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]] | NotWritten:
+    def _compile_kernel(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]] | NotWritten:
         """Write and compile a kernel; return the reason if the program cannot be written."""
         try:
-            written = write(self.program, given)
+            written = write_kernel(self.program, given)
         except NotWritten as reason:
             # cached like a kernel: writing would fail again for equal inputs
             return reason
         if written.parameters > _MOST_PARAMETERS:
             return NotWritten(f"it has {written.parameters} arrays")
         grid = Grid((1,), (written.threads, 1))
-        code = _source() + written.code
+        code = _read_source() + written.code
         # 1 element: indices of 32 bits, since the arrays of a program are small
         function = find_function(self._xp, code, NAME, np.dtype(np.float32), 1, grid)
         return written, function, [self._xp.asarray(each) for each in written.constants]
 
 
-def _source() -> str:
+def _read_source() -> str:
     return Path(__file__).with_name("native.cu").read_text()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..program import Code, Computation, Instruction
-from .emitting import does, emits
+from .emitting import emits_code, emits_operations
 from .values import NotWritten, Value, c_type, row_strides
 
 if TYPE_CHECKING:
@@ -33,39 +33,39 @@ class Operand:
     inner: int
 
 
-@does(Code.ADD_PRODUCT)
-def _add_product(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.ADD_PRODUCT)
+def _emit_add_product(w: Writer, i: int, each: Instruction) -> None:
     """Add a product of matrices, the first transposed, to a sum."""
     if each.inputs[0] not in w.values:
         raise NotWritten("a sum of products is not on the device")
     total, a, b = (w.value(r) for r in each.inputs)
     w.made.cost += 100
-    _multiply(w, total, _operand(a, along=1), _operand(b, along=1), f" + {total.code}[i]")
+    _multiply_matrices(w, total, _make_operand(a, along=1), _make_operand(b, along=1), f" + {total.code}[i]")
 
 
-@emits("MatMul", kinds="iuf")
-def _matmul(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
-    _product(w, computation, values, each)
+@emits_operations("MatMul", kinds="iuf")
+def _emit_matmul(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+    _write_product(w, computation, values, each)
 
 
-@emits("MatMulAdd", kinds="f")
-def _matmul_add(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
-    _product(w, computation, values, each)
+@emits_operations("MatMulAdd", kinds="f")
+def _emit_matmul_add(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+    _write_product(w, computation, values, each)
 
 
-def _product(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+def _write_product(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
     """Multiply matrices, and add further inputs."""
-    left = _operand(values[0], along=int(computation.attrs["transpose_a"]))
-    right = _operand(values[1], along=1 - int(computation.attrs["transpose_b"]))
+    left = _make_operand(values[0], along=int(computation.attrs["transpose_a"]))
+    right = _make_operand(values[1], along=1 - int(computation.attrs["transpose_b"]))
     made = w.make(each.outputs[0], (left.size, right.size))
     if any(added.shape != made.shape for added in values[2:]):
         raise NotWritten(f"{computation.name} adds what has another shape")
     for added in values[2:]:
-        w.uses(added)
-    _multiply(w, made, left, right, "".join(f" + {added.at('i')}" for added in values[2:]))
+        w.note_access(added)
+    _multiply_matrices(w, made, left, right, "".join(f" + {added.at('i')}" for added in values[2:]))
 
 
-def _operand(value: Value, along: int) -> Operand:
+def _make_operand(value: Value, along: int) -> Operand:
     """Return a factor, whose dimension `along` belongs to the result."""
     if len(value.shape) != 2:
         raise NotWritten("a product is of batches of matrices")
@@ -73,7 +73,7 @@ def _operand(value: Value, along: int) -> Operand:
     return Operand(value, value.shape[along], strides[along], strides[1 - along])
 
 
-def _multiply(w: Writer, made: Value, a: Operand, b: Operand, end: str) -> None:
+def _multiply_matrices(w: Writer, made: Value, a: Operand, b: Operand, end: str) -> None:
     """Multiply matrices, each thread for elements of its own; `end` is C to add to an element."""
     inner = a.value.size // max(1, a.size)
     if (a.size, b.size) != made.shape or a.size * inner != a.value.size or inner * b.size != b.value.size:
@@ -81,12 +81,12 @@ def _multiply(w: Writer, made: Value, a: Operand, b: Operand, end: str) -> None:
     if made.size * inner > MOST_MULTIPLICATIONS:
         raise NotWritten(f"a product has {a.size} x {inner} x {b.size} multiplications")
     # each element of the result reads a row and a column, mostly of other threads
-    w.uses(a.value, each_own=False)
-    w.uses(b.value, each_own=False)
-    w.uses(made, written=True)
+    w.note_access(a.value, each_own=False)
+    w.note_access(b.value, each_own=False)
+    w.note_access(made, written=True)
     if not made.size:
         return
     layout = f"{made.size}, {b.size}, {inner}, {a.along}, {a.inner}, {b.along}, {b.inner}"
     ending = f"[&]({c_type(made.dtype)} total, int i) {{ return total{end}; }}"
-    w.line(f"multiply<{layout}>({a.value.code}, {b.value.code}, {made.code}, {ending});")
+    w.add_line(f"multiply<{layout}>({a.value.code}, {b.value.code}, {made.code}, {ending});")
     w.note_elements(made.size, cost=inner)

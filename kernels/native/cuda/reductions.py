@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..program import Computation, Instruction
-from .emitting import emits
+from .emitting import emits_operations
 from .values import NotWritten, Shape, Strided, Value, c_type, joint_shape, row_strides
 from .written import threads_for
 
@@ -29,49 +29,51 @@ def lanes_for(rows: int, columns: int, are_neighbours: bool = True) -> int:
     return max(1, min(1 << max(0, columns - 1).bit_length(), max(spare, _WARP if are_neighbours else 1)))
 
 
-def _axes(computation: Computation, rank: int) -> list[int]:
+def _reduced_axes(computation: Computation, rank: int) -> list[int]:
     axis = computation.attrs["axis"]
     return list(range(rank)) if axis is None else sorted(a % rank for a in axis)
 
 
-def _reduce(join: str, begin: str, *types: str, kinds: str) -> None:
+def _register_reduction(join: str, begin: str, *types: str, kinds: str) -> None:
     """Register emitters of reductions, with an initial value in C and a struct for joining two elements."""
 
-    def emit(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+    def emit_reduction(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
         (x,) = values
-        gone = _axes(computation, len(x.shape))
+        gone = _reduced_axes(computation, len(x.shape))
         kept = tuple(1 if a in gone else d for a, d in enumerate(x.shape))
         shape = kept if computation.attrs["keepdims"] else tuple(d for a, d in enumerate(x.shape) if a not in gone)
         if not x.size and computation.type in ("Max", "Min", "Mean"):
             raise NotWritten(f"{computation.name} reduces nothing")
         divided = f" / {x.size // math.prod(kept)}" if computation.type == "Mean" else ""
-        reduce(w, each.outputs[0], x, kept, shape, join, begin, divided)
+        write_reduction(w, each.outputs[0], x, kept, shape, join, begin, divided)
 
-    emits(*types, kinds=kinds)(emit)
-
-
-_reduce("Sum", "0", "Sum", kinds="iuf")
-_reduce("Sum", "0", "Mean", kinds="f")
-_reduce("Larger", "", "Max", kinds="iuf")
-_reduce("Smaller", "", "Min", kinds="iuf")
-_reduce("Both", "true", "All", kinds="b")
-_reduce("Either", "false", "Any", kinds="b")
+    emits_operations(*types, kinds=kinds)(emit_reduction)
 
 
-@emits("SumTo", kinds="iuf", shapes=(1,))
-def _sum_to(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+_register_reduction("Sum", "0", "Sum", kinds="iuf")
+_register_reduction("Sum", "0", "Mean", kinds="f")
+_register_reduction("Larger", "", "Max", kinds="iuf")
+_register_reduction("Smaller", "", "Min", kinds="iuf")
+_register_reduction("Both", "true", "All", kinds="b")
+_register_reduction("Either", "false", "Any", kinds="b")
+
+
+@emits_operations("SumTo", kinds="iuf", shapes=(1,))
+def _emit_sum_to(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
     """Sum over the dimensions along which a shape is broadcast."""
-    x, shape = values[0], tuple(map(int, w.known(each.inputs[1]).reshape(-1)))
+    x, shape = values[0], tuple(map(int, w.known_value(each.inputs[1]).reshape(-1)))
     if joint_shape([x.shape, shape]) != x.shape:
         raise NotWritten(f"{computation.name} sums to another shape")
     if x.shape == shape:
         w.alias(each.outputs[0], x, shape)
         return
     kept = (*[1] * (len(x.shape) - len(shape)), *shape)
-    reduce(w, each.outputs[0], x, kept, shape, "Sum", "0", "")
+    write_reduction(w, each.outputs[0], x, kept, shape, "Sum", "0", "")
 
 
-def reduce(w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: str, begin: str, divided: str) -> None:
+def write_reduction(
+    w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: str, begin: str, divided: str
+) -> None:
     """Join the elements of an array along the dimensions where `kept` has 1.
 
     Parameters
@@ -91,7 +93,7 @@ def reduce(w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: 
     inner = [(d, s) for d, k, s in zip(x.shape, kept, strides, strict=True) if k != d]
     outer = Strided(tuple(kept), tuple(0 if k != d else s for d, k, s in zip(x.shape, kept, strides, strict=True)))
     within = Strided(tuple(d for d, _ in inner), tuple(s for _, s in inner))
-    w.uses(x, each_own=False)
+    w.note_access(x, each_own=False)
     _Reduction(w, w.make(register, shape), x, outer, within, join, begin, divided).write()
 
 
@@ -111,55 +113,61 @@ class _Reduction:
     def write(self) -> None:
         count, made = math.prod(self.within.shape), self.made
         if made.size == 1 and count >= _TOGETHER:
-            self._together(count)
+            self._join_by_all_threads(count)
         elif made.is_element:
-            self._by_each_for_itself(count)
+            self._join_in_each_thread(count)
         elif (lanes := lanes_for(made.size, count, are_neighbours=self.within.strides[-1:] == (1,))) > 1:
-            self._by_some(count, lanes)
+            self._join_by_some_threads(count, lanes)
         else:
-            self.w.uses(made, written=True)
-            self.w.each(made.size, [*self._alone(count), f"{made.code}[i] = total{self.divided};"], cost=count)
+            self.w.note_access(made, written=True)
+            self.w.add_loop(
+                made.size, [*self._join_in_one_thread(count), f"{made.code}[i] = total{self.divided};"], cost=count
+            )
 
-    def _total(self, index: str = "i") -> str:
+    def _declare_total(self, index: str = "i") -> str:
         first = self.begin or self.x.at(self.outer.index(index))
         return f"{c_type(self.x.dtype)} total = {first};"
 
-    def _join(self) -> str:
+    def _join_element(self) -> str:
         element = self.x.at(f"{self.outer.index('i')} + {self.within.index('k')}")
         return f"    total = {self.join}::of(total, {element});"
 
-    def _alone(self, count: int) -> list[str]:
+    def _join_in_one_thread(self, count: int) -> list[str]:
         """Return C for a thread that joins all elements of a result."""
-        return [self._total(), f"for (int k = {0 if self.begin else 1}; k < {count}; k++)", self._join()]
+        return [
+            self._declare_total(),
+            f"for (int k = {0 if self.begin else 1}; k < {count}; k++)",
+            self._join_element(),
+        ]
 
-    def _by_each_for_itself(self, count: int) -> None:
+    def _join_in_each_thread(self, count: int) -> None:
         """Compute an element redundantly in all threads."""
-        self.w.lines += ["{", *self._alone(count), f"{self.made.code} = total{self.divided};", "}"]
+        self.w.lines += ["{", *self._join_in_one_thread(count), f"{self.made.code} = total{self.divided};", "}"]
         self.w.note_elements(1, cost=count)
 
-    def _by_some(self, count: int, lanes: int) -> None:
+    def _join_by_some_threads(self, count: int, lanes: int) -> None:
         """Compute each result by some threads together."""
         w, lane = self.w, f"threadIdx.x % {lanes}u"
-        w.uses(self.made, each_own=False, written=True)
+        w.note_access(self.made, each_own=False, written=True)
         # EACH_BY repeats the last result in spare threads, because over_row needs all lanes
-        w.lines += [f"EACH_BY({lanes}u, i, {self.made.size}) {{", self._total()]
-        w.lines += [f"for (int k = {lane}; k < {count}; k += {lanes})", self._join()]
+        w.lines += [f"EACH_BY({lanes}u, i, {self.made.size}) {{", self._declare_total()]
+        w.lines += [f"for (int k = {lane}; k < {count}; k += {lanes})", self._join_element()]
         w.lines += [f"total = over_row<{self.join}>(total, {lane}, {lanes}u);"]
         w.lines += [f"if ({lane} == 0)", f"    {self.made.code}[i] = total{self.divided};", "}"]
         w.note_elements(self.x.size, cost=1)  # for as many threads
 
-    def _together(self, count: int) -> None:
+    def _join_by_all_threads(self, count: int) -> None:
         """Compute the only result by all threads together."""
         w, made = self.w, self.made
-        w.uses(made, written=True)
-        w.line("{")
-        w.line(self._total("0"))
-        w.each(count, [f"total = {self.join}::of(total, {self.x.at(self.within.index('i'))});"])
-        w.line(f"total = over_row<{self.join}>(total, threadIdx.x, blockDim.x){self.divided};")
+        w.note_access(made, written=True)
+        w.add_line("{")
+        w.add_line(self._declare_total("0"))
+        w.add_loop(count, [f"total = {self.join}::of(total, {self.x.at(self.within.index('i'))});"])
+        w.add_line(f"total = over_row<{self.join}>(total, threadIdx.x, blockDim.x){self.divided};")
         w.pending.clear()  # over_row synchronizes the threads
         if made.is_element:
-            w.line(f"{made.code} = total;")
+            w.add_line(f"{made.code} = total;")
         else:
-            w.each(1, [f"{made.code}[0] = total;"])
-            w.uses(made, written=True)
-        w.line("}")
+            w.add_loop(1, [f"{made.code}[0] = total;"])
+            w.note_access(made, written=True)
+        w.add_line("}")

@@ -50,17 +50,17 @@ class Room:
             larger.is_written[:slots] = self.is_written
             self.is_written = larger.is_written
 
-    def arguments(self) -> list[Any]:
+    def kernel_arguments(self) -> list[Any]:
         """Return the kernel arguments of this series."""
         return [self.rows, np.int64(len(self.rows)), *([] if self.is_written is None else [self.is_written])]
 
     @property
     def masks(self) -> list[Any]:
-        """Arrays to copy to the host for `fill`."""
+        """Arrays to copy to the host for `fill_series`."""
         written = [] if self.is_written is None else [self.is_written]
         return [*written, self.rows] if self.saved.is_for_host else written
 
-    def fill(self, found: dict[int, Series], state: Copied, masks: list[Copied], call: Call) -> None:
+    def fill_series(self, found: dict[int, Series], state: Copied, masks: list[Copied], call: Call) -> None:
         """Put the saved rows into the series of this register, among the run's series by register."""
         series = found[self.saved.register]
         count = len(self.rows) if self.saved.count is None else int(state[self.saved.count])
@@ -112,7 +112,7 @@ class Run:
         self._memory = xp.empty((max(1, written.nbytes),), dtype=np.uint8)
         self._made = {r: xp.empty(shape, dtype=dtype) for r, (shape, dtype) in written.results.items()}
         trips = count_trips(kernel.program, inputs)
-        self._rooms = {each.register: Room(xp, each, _slots(each, trips)) for each in written.saved}
+        self._rooms = {each.register: Room(xp, each, _initial_slots(each, trips)) for each in written.saved}
         shelves = zip(kernel.program.inputs, taken, strict=True)
         self._growing: dict[int, Room | Shelf] = {
             **self._rooms,
@@ -127,9 +127,9 @@ class Run:
     def launch(self) -> None:
         """Launch the kernel for about the target time."""
         budget = np.int64(max(1, _LAUNCH // max(100, self.written.cost)))
-        given = [argument for each in (*self._taken, *self._rooms.values()) for argument in each.arguments()]
-        arguments = self.state, budget, self._memory, *self._constants, *given, *self._made.values()
-        self._function((1,), (self.written.threads, 1), arguments)
+        given = [argument for each in (*self._taken, *self._rooms.values()) for argument in each.kernel_arguments()]
+        kernel_arguments = self.state, budget, self._memory, *self._constants, *given, *self._made.values()
+        self._function((1,), (self.written.threads, 1), kernel_arguments)
 
     def goes_on(self, state: Copied) -> bool:
         """Launch again unless the run is over; return True if launched."""
@@ -157,47 +157,47 @@ class Run:
             Calls a function in the device's context, in which this method is called, too.
         """
         if not self.is_done(state):
-            return self._refusal("an operation wants to raise an error")
+            return self._give_up("an operation wants to raise an error")
         if not all(each.is_as_found() for each in self._taken):
-            return self._refusal("a TensorArray, or a sum, has changed meanwhile")
-        self.kernel.succeed()
+            return self._give_up("a TensorArray, or a sum, has changed meanwhile")
+        self.kernel.reset_failures()
         left = iter(masks)
         series = {register: Series() for register in self._rooms}
         for room in self._rooms.values():
-            room.fill(series, state, _next(left, room), call)
+            room.fill_series(series, state, _next_masks(left, room), call)
         for each in self._taken:
-            each.close(_next(left, each))
-        return [np.asarray(True), *(self._result(r, state, series) for r in self.kernel.program.outputs)]
+            each.close(_next_masks(left, each))
+        return [np.asarray(True), *(self._find_result(r, state, series) for r in self.kernel.program.outputs)]
 
-    def _refusal(self, reason: str) -> Any:
+    def _give_up(self, reason: str) -> Any:
         self.kernel.give_up(reason)
-        return self.kernel.refusal(self.inputs)
+        return self.kernel.compute_otherwise(self.inputs)
 
     def counts(self, state: Copied) -> dict[str, tuple[int, int]]:
         """Return for each loop the number of exits, and of iterations begun."""
         words = self.written.loops.items()
         return {name: (int(state[end]), int(state[end]) + int(state[back])) for name, (end, back) in words}
 
-    def _result(self, register: int, state: Copied, series: dict[int, Series]) -> Any:
+    def _find_result(self, register: int, state: Copied, series: dict[int, Series]) -> Any:
         if register in self.written.elements:
-            return self._element(register, state)
+            return self._read_element(register, state)
         if register in self._made:
             return self._made[register]
         if register in series:
             return series[register]
         return self.inputs[self.kernel.program.inputs.index(register)]
 
-    def _element(self, register: int, state: Copied) -> np.ndarray[Any, Any]:
+    def _read_element(self, register: int, state: Copied) -> np.ndarray[Any, Any]:
         dtype, word = self.kernel.program.registers[register][1], self.written.elements[register]
         assert dtype is not None
         return np.array(state[word : word + 1].view(dtype)[0])
 
 
-def _next(masks: Iterator[Copied], each: Room | Taken | Shelf) -> list[Copied]:
+def _next_masks(masks: Iterator[Copied], each: Room | Taken | Shelf) -> list[Copied]:
     return [next(masks) for _ in each.masks]
 
 
-def _slots(saved: Saved, trips: int | None) -> int:
+def _initial_slots(saved: Saved, trips: int | None) -> int:
     """Return the initial number of slots of a series."""
     nbytes = max(1, int(np.prod(saved.shape, dtype=np.int64)) * saved.dtype.itemsize)
     return max(1, min(_FIRST_ROOM if trips is None else trips, _MOST_ROOM // nbytes))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..program import Code, Instruction
-from .emitting import does
+from .emitting import emits_code
 from .values import NotWritten, Value, c_type, cast
 from .written import Saved
 
@@ -22,39 +22,39 @@ if TYPE_CHECKING:
 _BOUNDS = Value(np.dtype(np.int64), (2,), "")  # of a run of an inner loop
 
 
-@does(Code.PUSH)
-def _push(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.PUSH)
+def _emit_push(w: Writer, i: int, each: Instruction) -> None:
     """Write a row."""
     (register,), (source, slot) = each.outputs, each.inputs
     value = w.value(source)
-    saved = _series(w, register, value, slot, i)
+    saved = _declare_series(w, register, value, slot, i)
     if saved.shape != value.shape:
         raise NotWritten(f"{w.name_of(register)} has values of several shapes")
-    place = _place(w, i, saved, slot)
-    w.uses(value)
-    w.each(value.size, [f"{place}[i] = {value.at('i')};"])
+    place = _write_slot_address(w, i, saved, slot)
+    w.note_access(value)
+    w.add_loop(value.size, [f"{place}[i] = {value.at('i')};"])
 
 
-@does(Code.NEST)
-def _nest(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.NEST)
+def _emit_nest(w: Writer, i: int, each: Instruction) -> None:
     """Write the bounds of the rows of an inner loop's run."""
     (register,), (first, end, slot, rows) = each.outputs, each.inputs
-    place = _place(w, i, _series(w, register, _BOUNDS, slot, i, rows), slot)
-    w.each(1, [f"{place}[0] = {w.value(first).code};", f"{place}[1] = {w.value(end).code};"])
+    place = _write_slot_address(w, i, _declare_series(w, register, _BOUNDS, slot, i, rows), slot)
+    w.add_loop(1, [f"{place}[0] = {w.value(first).code};", f"{place}[1] = {w.value(end).code};"])
 
 
-def _place(w: Writer, i: int, saved: Saved, slot: int) -> str:
+def _write_slot_address(w: Writer, i: int, saved: Saved, slot: int) -> str:
     """Return C of the address of a slot's row; without room, leave and resume at this instruction."""
     register, index = saved.register, w.value(slot).code
     w.fail_if(f"{index} < 0")
     # the host grows the series and launches again at this instruction
     w.lines += [f"if ({index} >= n{register}) {{", f"state[2] = {register};", f"LEAVE(NO_ROOM, {i})", "}"]
     if saved.count is None:
-        w.each(1, [f"w{register}[{index}] = 1;"])
+        w.add_loop(1, [f"w{register}[{index}] = 1;"])
     return f"(y{register} + (long long){index} * {math.prod(saved.shape)})"
 
 
-def _series(w: Writer, register: int, value: Value, slot: int, i: int, nested: int | None = None) -> Saved:
+def _declare_series(w: Writer, register: int, value: Value, slot: int, i: int, nested: int | None = None) -> Saved:
     """Return a written series, declared with parameters at its first use; the first value fixes the shape."""
     found = [saved for saved in w.made.saved if saved.register == register]
     if found:
@@ -70,8 +70,8 @@ def _series(w: Writer, register: int, value: Value, slot: int, i: int, nested: i
     return saved
 
 
-@does(Code.READ)
-def _read(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.READ)
+def _emit_read(w: Writer, i: int, each: Instruction) -> None:
     """Load a row to a register; empty slots read as zeros if a shape is given."""
     series, slot, *shape = each.inputs
     index, given = w.value(slot).code, w.given[series]
@@ -82,8 +82,8 @@ def _read(w: Writer, i: int, each: Instruction) -> None:
     _read_row(w, each, f"(long long){index}", is_there, is_written, shape)
 
 
-@does(Code.READ_NESTED)
-def _read_nested(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.READ_NESTED)
+def _emit_read_nested(w: Writer, i: int, each: Instruction) -> None:
     """Load a row of a run of an inner loop to a register."""
     series, run, slot, *shape = each.inputs
     number, index, given = w.value(run).code, w.value(slot).code, w.given[series]
@@ -105,15 +105,15 @@ def _read_row(w: Writer, each: Instruction, place: str, is_there: str, is_writte
         return
     w.fail_if(f"!({is_there}{'' if each.is_maybe else is_written})")
     if row.is_element:
-        w.line(f"{w.make(register, ()).code} = {row.code}[0];")
+        w.add_line(f"{w.make(register, ()).code} = {row.code}[0];")
     else:
         w.values[register] = row
 
 
 def _read_or_zeros(w: Writer, register: int, row: Value, is_there: str, shape: int) -> None:
     """Copy a row to a register, or zeros for an empty slot."""
-    if tuple(map(int, w.known(shape))) != row.shape:
+    if tuple(map(int, w.known_value(shape))) != row.shape:
         raise NotWritten(f"{w.name_of(register)} has values of several shapes")
     made = w.make(register, row.shape)
-    w.uses(made, written=True)
+    w.note_access(made, written=True)
     w.assign(made, f"{is_there} ? {row.code}[{'0' if row.is_element else 'i'}] : {cast(row.dtype, '0')}")

@@ -10,62 +10,62 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..program import Code, Instruction
-from .emitting import does
+from .emitting import emits_code
 from .values import NotWritten, Value
 
 if TYPE_CHECKING:
     from .writer import Writer
 
 
-@does(Code.GET)
-def _get(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.GET)
+def _emit_get(w: Writer, i: int, each: Instruction) -> None:
     """Load an element to a register."""
     (handle, slot, count), (register,) = each.inputs, each.outputs
     given, index, shape = w.given[handle], w.value(slot).code, w.element_shapes.get(handle)
     if given.dtype is None or given.dtype != w.dtype_of(register) or shape is None:
         raise NotWritten(f"{each.name} reads what has no shape or another dtype")
-    marks = _marks(w, handle)
-    w.uses(marks, each_own=False)
+    marks = _access_marks(w, handle)
+    w.note_access(marks, each_own=False)
     w.fail_if(f"{index} < 0 || {index} >= n{handle}")
     # the element was there before the run, or this run has written it
     w.fail_if(f"!(b{handle}[{index}] & 1 || d{handle}[n{handle} + {index}])")
     if "kept" not in given.kind:
         w.fail_if(f"d{handle}[{index}]")
-    _mark(w, marks, f"d{handle}[{index}]", each, w.value(count).code)
+    _record_access(w, marks, f"d{handle}[{index}]", each, w.value(count).code)
     row = Value(given.dtype, shape, "", f"x{handle}")
     row.code = f"(x{handle} + (long long){index} * {row.size})"
     if row.is_element:
-        w.uses(row, each_own=False)
-        w.line(f"{w.make(register, ()).code} = {row.code}[0];")
+        w.note_access(row, each_own=False)
+        w.add_line(f"{w.make(register, ()).code} = {row.code}[0];")
     else:
         w.values[register] = row
 
 
-@does(Code.PUT)
-def _put(w: Writer, i: int, each: Instruction) -> None:
+@emits_code(Code.PUT)
+def _emit_put(w: Writer, i: int, each: Instruction) -> None:
     """Write an element not written or read before."""
     handle, slot, source, count = each.inputs
     value, index, given = w.value(source), w.value(slot).code, w.given[handle]
     if given.dtype != value.dtype or w.element_shapes.setdefault(handle, value.shape) != value.shape:
         raise NotWritten(f"{each.name} writes what has another shape or dtype")
-    marks = _marks(w, handle)
+    marks = _access_marks(w, handle)
     w.fail_if(f"{index} < 0" + f" || {index} >= n{handle}" * ("growing" not in given.kind))
     w.lines += [f"if ({index} >= n{handle}) {{", f"state[2] = {handle};", f"LEAVE(NO_ROOM, {i})", "}"]
-    w.uses(marks, each_own=False)
+    w.note_access(marks, each_own=False)
     # the element was unused before the run, and this run has neither read nor written it
     w.fail_if(f"!(b{handle}[{index}] & 2) || d{handle}[{index}] || d{handle}[n{handle} + {index}]")
-    _mark(w, marks, f"d{handle}[n{handle} + {index}]", each, w.value(count).code)
-    w.uses(value)
-    w.uses(Value(given.dtype, value.shape, f"x{handle}", f"x{handle}"), each_own=False, written=True)
-    w.each(value.size, [f"x{handle}[(long long){index} * {value.size} + i] = {value.at('i')};"])
+    _record_access(w, marks, f"d{handle}[n{handle} + {index}]", each, w.value(count).code)
+    w.note_access(value)
+    w.note_access(Value(given.dtype, value.shape, f"x{handle}", f"x{handle}"), each_own=False, written=True)
+    w.add_loop(value.size, [f"x{handle}[(long long){index} * {value.size} + i] = {value.at('i')};"])
 
 
-def _marks(w: Writer, handle: int) -> Value:
+def _access_marks(w: Writer, handle: int) -> Value:
     """Return the marks of elements."""
     return Value(np.dtype(np.int64), (1,), f"d{handle}", f"d{handle}")
 
 
-def _mark(w: Writer, marks: Value, place: str, each: Instruction, count: str) -> None:
+def _record_access(w: Writer, marks: Value, place: str, each: Instruction, count: str) -> None:
     """Record the instruction and the iteration of an access."""
     same = [
         k
@@ -74,5 +74,5 @@ def _mark(w: Writer, marks: Value, place: str, each: Instruction, count: str) ->
     ]
     # marks begin at 1, because 0 stands for no access
     number = next(k for k, at in enumerate(same) if w.program.instructions[at] is each)
-    w.uses(marks, each_own=False, written=True)
-    w.each(1, [f"{place} = {count} * {len(same)} + {number + 1};"])
+    w.note_access(marks, each_own=False, written=True)
+    w.add_loop(1, [f"{place} = {count} * {len(same)} + {number + 1};"])

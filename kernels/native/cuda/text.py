@@ -21,20 +21,20 @@ def text_of(w: Writer) -> tuple[str, int]:
     used = set(re.findall(r"\ba\d+\b", "\n".join(w.lines)))
     constants = [f"static __device__ const {text}" for name, text in w.arrays.items() if name in used]
     functions = [text.replace("NAME", name, 1) for text, name in w.functions.items()]
-    parameters = list(_parameters(w))
-    body = ["{", *_opening(w), "for (;;) {", "switch (pc) {", *w.lines, "}", "}", *_closing(w), "}"]
+    parameters = list(_list_parameters(w))
+    body = ["{", *_opening_lines(w), "for (;;) {", "switch (pc) {", *w.lines, "}", "}", *_closing_lines(w), "}"]
     kernel = [f"KERNEL {NAME}({', '.join(parameters)})", *body]
-    return "\n".join([*constants, *functions, *_indented(kernel)]) + "\n", len(parameters)
+    return "\n".join([*constants, *functions, *_indent_lines(kernel)]) + "\n", len(parameters)
 
 
-def _parameters(w: Writer) -> Iterator[str]:
+def _list_parameters(w: Writer) -> Iterator[str]:
     yield from ("long long* state", "long long budget", "unsigned char* memory")
     yield from (f"const {c_type(each.dtype)}* c{k}" for k, each in enumerate(w.made.constants))
     yield from w.parameters
     yield from (f"{c_type(dtype)}* p{register}" for register, (_, dtype) in w.made.results.items())
 
 
-def _opening(w: Writer) -> Iterator[str]:
+def _opening_lines(w: Writer) -> Iterator[str]:
     """Yield the lines at the start of a launch."""
     yield "int status = SUSPENDED, pc = (int)state[1];"
     yield from ["bool failed = false;"] * w.may_fail
@@ -45,7 +45,7 @@ def _opening(w: Writer) -> Iterator[str]:
     yield "__syncthreads();"  # all threads read the state before any writes to it
 
 
-def _closing(w: Writer) -> Iterator[str]:
+def _closing_lines(w: Writer) -> Iterator[str]:
     """Yield the lines at the end of a launch."""
     yield from ("leave:", "if (threadIdx.x == 0) {", "state[0] = status;", "state[1] = pc;")
     for word, (kind, name) in enumerate(w.variables, _HEADER):
@@ -53,7 +53,7 @@ def _closing(w: Writer) -> Iterator[str]:
     yield "}"
 
 
-def _indented(lines: Sequence[str]) -> Iterator[str]:
+def _indent_lines(lines: Sequence[str]) -> Iterator[str]:
     """Yield lines, each indented by the number of open braces."""
     depth = 0
     for line in lines:

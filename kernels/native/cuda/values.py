@@ -31,15 +31,15 @@ class NotWritten(Exception):
 
 def has_type(dtype: np.dtype[Any] | None) -> bool:
     """Return True if elements of a dtype have a type in CUDA C here."""
-    return dtype is not None and _char(dtype) in TYPES
+    return dtype is not None and _type_char(dtype) in TYPES
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
     """Return the C type of elements of a dtype."""
-    return TYPES[_char(dtype)]
+    return TYPES[_type_char(dtype)]
 
 
-def _char(dtype: np.dtype[Any]) -> str:
+def _type_char(dtype: np.dtype[Any]) -> str:
     return dtype.char.translate({ord("l"): "q", ord("L"): "Q"})  # long has 8 bytes, as long long
 
 
@@ -48,11 +48,11 @@ def cast(dtype: np.dtype[Any], text: str) -> str:
     return f"(({c_type(dtype)})({text}))"
 
 
-def literal(value: Any) -> str:
+def write_literal(value: Any) -> str:
     """Return C of an element."""
     dtype = np.dtype(value.dtype)
     if dtype.kind == "f":
-        return cast(dtype, _real(float(value)))
+        return cast(dtype, _write_real(float(value)))
     number = int(value)
     if dtype.kind != "b" and number == np.iinfo(dtype).min < 0:
         # C has no literal for the smallest integer: its absolute value overflows
@@ -61,7 +61,7 @@ def literal(value: Any) -> str:
     return cast(dtype, f"{number}{suffix}")
 
 
-def _real(number: float) -> str:
+def _write_real(number: float) -> str:
     # C has no literals for NaN and infinities
     if math.isnan(number):
         return "infinity() - infinity()"
@@ -126,12 +126,12 @@ class Strided:
     @property
     def is_plain(self) -> bool:
         """True if the view has all elements in order from the first."""
-        return self.offset == "0" and _joined(self.shape, self.strides) in ([], [(math.prod(self.shape), 1)])
+        return self.offset == "0" and _join_dimensions(self.shape, self.strides) in ([], [(math.prod(self.shape), 1)])
 
     def index(self, i: str) -> str:
         """Return C of the array's index of the view's element `i`, counted in row-major order."""
         terms, inner = [self.offset] if self.offset != "0" else [], 1
-        parts = _joined(self.shape, self.strides)
+        parts = _join_dimensions(self.shape, self.strides)
         for k, (size, stride) in enumerate(reversed(parts), 1):
             place = i if inner == 1 else f"{i} / {inner}"
             place = place if k == len(parts) else f"{place} % {size}"
@@ -141,7 +141,7 @@ class Strided:
         return " + ".join(reversed(terms)) or "0"
 
 
-def _joined(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+def _join_dimensions(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
     """Return sizes and strides, with adjacent dimensions of compatible strides joined."""
     parts: list[tuple[int, int]] = []
     for size, stride in zip(shape, strides, strict=True):

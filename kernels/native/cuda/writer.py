@@ -17,7 +17,7 @@ import numpy as np
 from ..program import Code, Computation, Instruction, NativeProgram
 from .emitting import find_emitter, find_instruction
 from .text import text_of
-from .values import NotWritten, Shape, Strided, Value, broadcast, c_type, literal
+from .values import NotWritten, Shape, Strided, Value, broadcast, c_type, write_literal
 from .written import Given, Written, threads_for
 
 MOST_ELEMENTS = 1 << 17  # of an array in a program: larger arrays are faster on all blocks of a device
@@ -26,7 +26,7 @@ _SMALL = 64  # most elements of a constant in the source
 HEADER = 3  # words of the state before the elements: status, next block, register without room
 
 
-def write(program: NativeProgram, given: Mapping[int, Given]) -> Written:
+def write_kernel(program: NativeProgram, given: Mapping[int, Given]) -> Written:
     """Return the kernel of a program for arguments by register.
 
     Raises
@@ -34,7 +34,7 @@ def write(program: NativeProgram, given: Mapping[int, Given]) -> Written:
     NotWritten
         If an instruction cannot be written for these shapes.
     """
-    return Writer(program, given).write()
+    return Writer(program, given).write_kernel()
 
 
 class Writer:
@@ -74,41 +74,41 @@ class Writer:
         self.element_shapes: dict[int, Shape] = {}  # by register of a TensorArray's handle
         self.may_fail: bool = False
         self.widest: int = 1
-        self.branches = _branches(program.instructions)
+        self.branches = _find_branch_instructions(program.instructions)
 
-    def write(self) -> Written:
+    def write_kernel(self) -> Written:
         """Return the kernel."""
         self._take_inputs()
-        leaders = _leaders(self.program.instructions)
+        leaders = _find_leaders(self.program.instructions)
         for i, each in enumerate(self.program.instructions):
             if i in leaders:
                 self.begin_block(i)
             find_instruction(each.code)(self, i, each)
-        self._end(len(self.program.instructions))
+        self._end_program(len(self.program.instructions))
         self.made.words = HEADER + len(self.variables)
         self.made.element_shapes = self.element_shapes
         self.made.threads = threads_for(self.widest)
         self.made.code, self.made.parameters = text_of(self)
         return self.made
 
-    def _end(self, i: int) -> None:
+    def _end_program(self, i: int) -> None:
         self.begin_block(i)
         self.check_failures(i)
-        self.line(f"LEAVE(ENDED, {i})")
+        self.add_line(f"LEAVE(ENDED, {i})")
 
     # ---- values
 
     def _take_inputs(self) -> None:
         """Create the values of constants and inputs."""
         for register, constant in self.program.constants.items():
-            self.values[register] = self.constant(np.asarray(constant))
+            self.values[register] = self.add_constant(np.asarray(constant))
         for register in self.program.inputs:
-            self._take(register, self.given[register])
+            self._take_input(register, self.given[register])
 
-    def _take(self, register: int, given: Given) -> None:
+    def _take_input(self, register: int, given: Given) -> None:
         """Create the value of an input, with parameters."""
         if given.value is not None:
-            self.values[register] = self.constant(given.value)
+            self.values[register] = self.add_constant(given.value)
         if given.value is not None or given.dtype is None:
             return
         kind, name = c_type(given.dtype), f"x{register}"
@@ -140,13 +140,13 @@ class Writer:
         self.parameters += [rows, f"long long n{register}", f"const unsigned char* b{register}"]
         self.parameters.append(f"long long* d{register}")
 
-    def constant(self, array: np.ndarray[Any, Any]) -> Value:
+    def add_constant(self, array: np.ndarray[Any, Any]) -> Value:
         """Return a constant value."""
         if array.ndim == 0:
-            return Value(array.dtype, (), literal(array[()]), known=array)
+            return Value(array.dtype, (), write_literal(array[()]), known=array)
         if 0 < array.size <= _SMALL:
             name = f"a{len(self.arrays)}"
-            elements = ", ".join(literal(each) for each in array.flat)
+            elements = ", ".join(write_literal(each) for each in array.flat)
             self.arrays[name] = f"{c_type(array.dtype)} {name}[] = {{{elements}}};"
         else:
             name = f"c{len(self.made.constants)}"
@@ -163,7 +163,7 @@ class Writer:
         assert dtype is not None
         return dtype
 
-    def known(self, register: int) -> np.ndarray[Any, Any]:
+    def known_value(self, register: int) -> np.ndarray[Any, Any]:
         """Return a register's known value; NotWritten if the value may change between runs."""
         found = self.values[register].known
         if found is None:
@@ -177,7 +177,7 @@ class Writer:
     def alias(self, register: int, value: Value, shape: Shape) -> None:
         """Make a register a view of another's elements, in another shape."""
         if bool(shape) == value.is_element:  # an element becomes an array, or an array an element
-            self.copy(register, value, Strided(shape, (0,) * len(shape)))
+            self.copy_elements(register, value, Strided(shape, (0,) * len(shape)))
             return
         known = None if value.known is None else value.known.reshape(shape)
         self.values[register] = Value(value.dtype, shape, value.code, value.memory, known)
@@ -192,38 +192,40 @@ class Writer:
         if math.prod(shape) > MOST_ELEMENTS:
             raise NotWritten(f"{self.name_of(register)} has {math.prod(shape)} elements")
         dtype = self.dtype_of(register)
-        self.values[register] = made = self._array(register, dtype, shape) if shape else self._variable(register, dtype)
+        self.values[register] = made = (
+            self._make_array(register, dtype, shape) if shape else self._make_variable(register, dtype)
+        )
         return made
 
-    def _variable(self, register: int, dtype: np.dtype[Any]) -> Value:
-        self.made.elements[register] = self.state(c_type(dtype), f"s{register}")
+    def _make_variable(self, register: int, dtype: np.dtype[Any]) -> Value:
+        self.made.elements[register] = self.declare_state(c_type(dtype), f"s{register}")
         return Value(dtype, (), f"s{register}")
 
-    def _array(self, register: int, dtype: np.dtype[Any], shape: Shape) -> Value:
+    def _make_array(self, register: int, dtype: np.dtype[Any], shape: Shape) -> Value:
         name = f"p{register}"
         if register in self.program.outputs:
             self.made.results[register] = shape, dtype
             return Value(dtype, shape, name, name)
-        return Value(dtype, shape, self.memory(name, dtype, math.prod(shape)), name)
+        return Value(dtype, shape, self.allocate_memory(name, dtype, math.prod(shape)), name)
 
-    def memory(self, name: str, dtype: np.dtype[Any], size: int) -> str:
+    def allocate_memory(self, name: str, dtype: np.dtype[Any], size: int) -> str:
         """Allocate intermediate memory; return the name of its pointer."""
         self.pointers.append(f"{c_type(dtype)}* const {name} = ({c_type(dtype)}*)(memory + {self.made.nbytes});")
         self.made.nbytes += -(-size * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
         return name
 
-    def state(self, kind: str, name: str) -> int:
+    def declare_state(self, kind: str, name: str) -> int:
         """Declare a variable kept between launches; return its word of the state."""
         self.variables.append((kind, name))
         return HEADER + len(self.variables) - 1
 
     # ---- lines
 
-    def line(self, text: str) -> None:
+    def add_line(self, text: str) -> None:
         """Add a line."""
         self.lines.append(text)
 
-    def uses(self, value: Value, each_own: bool = True, written: bool = False) -> None:
+    def note_access(self, value: Value, each_own: bool = True, written: bool = False) -> None:
         """Record an access of the next line, after a barrier if elements of other threads may not be ready.
 
         Parameters
@@ -239,20 +241,20 @@ class Writer:
         before = self.pending.get(value.memory, set())
         # reads do not conflict, nor do accesses of each thread to its own elements
         if any((written or was_written) and not (each_own and was_own) for was_written, was_own in before):
-            self.wait()
+            self.add_barrier()
         self.pending.setdefault(value.memory, set()).add((written, each_own))
 
-    def wait(self) -> None:
+    def add_barrier(self) -> None:
         """Add a barrier for all threads."""
-        self.line("__syncthreads();")
+        self.add_line("__syncthreads();")
         self.pending.clear()
 
-    def wait_if_needed(self) -> None:
+    def add_barrier_if_needed(self) -> None:
         """Add a barrier if arrays were accessed since the last."""
         if self.pending:
-            self.wait()
+            self.add_barrier()
 
-    def each(self, count: int, lines: Sequence[str], cost: float = 1.0) -> None:
+    def add_loop(self, count: int, lines: Sequence[str], cost: float = 1.0) -> None:
         """Add a loop over elements `i`, distributed over the threads."""
         self.note_elements(count, cost)
         self.lines += [f"EACH(i, {count})", *(["{", *lines, "}"] if len(lines) > 1 else [f"    {lines[0]}"])]
@@ -263,7 +265,7 @@ class Writer:
         # nanoseconds, estimated: a fixed part, and a part for each round of the threads
         self.made.cost += 700 + (60 + 20 * cost) * -(-count // threads_for(count))
 
-    def map(self, register: int, shape: Shape, expression: str, operands: Sequence[Value]) -> None:
+    def map_elements(self, register: int, shape: Shape, expression: str, operands: Sequence[Value]) -> None:
         """Compute each element of a result from the elements of broadcast operands at the same place.
 
         Parameters
@@ -277,24 +279,24 @@ class Writer:
         views = [broadcast(each, shape) for each in operands]
         made = self.make(register, shape)
         for each, view in zip(operands, views, strict=True):
-            self.uses(each, each_own=view.is_plain)
-        self.uses(made, written=True)
+            self.note_access(each, each_own=view.is_plain)
+        self.note_access(made, written=True)
         codes = [each.at(view.index("i")) for each, view in zip(operands, views, strict=True)]
         self.assign(made, expression.format(*codes))
 
-    def copy(self, register: int, source: Value, view: Strided) -> None:
+    def copy_elements(self, register: int, source: Value, view: Strided) -> None:
         """Copy elements of an array."""
         made = self.make(register, view.shape)
-        self.uses(source, each_own=view.is_plain and bool(view.shape))
-        self.uses(made, written=True)
+        self.note_access(source, each_own=view.is_plain and bool(view.shape))
+        self.note_access(made, written=True)
         self.assign(made, source.at(view.index("i")))
 
     def assign(self, made: Value, text: str) -> None:
         """Assign to an element, or to each element `i` of an array."""
         if made.is_element:
-            self.line(f"{made.code} = {text};")
+            self.add_line(f"{made.code} = {text};")
         else:
-            self.each(made.size, [f"{made.code}[i] = {text};"])
+            self.add_loop(made.size, [f"{made.code}[i] = {text};"])
 
     def fail_if(self, condition: str) -> None:
         """Give up if a condition on elements holds, which is the same in all threads."""
@@ -312,14 +314,14 @@ class Writer:
             self.lines += ["if (__syncthreads_or(failed))", f"    LEAVE(GAVE_UP, {i})"]
             self.pending.clear()
 
-    def function(self, text: str) -> str:
+    def add_function(self, text: str) -> str:
         """Return the name of a function of the source; `text` has the name ``NAME``."""
         return self.functions.setdefault(text, f"function_{len(self.functions)}")
 
     def begin_block(self, i: int) -> None:
         """Begin a block: a target of jumps, or a point of resumption."""
-        self.wait_if_needed()
-        self.line(f"case {i}:")
+        self.add_barrier_if_needed()
+        self.add_line(f"case {i}:")
 
     def compute(self, computation: Computation, each: Instruction) -> None:
         """Write an operation."""
@@ -331,7 +333,7 @@ class Writer:
         emit(self, computation, [self.value(r) for r in each.inputs], each)
 
 
-def _leaders(instructions: Sequence[Instruction]) -> set[int]:
+def _find_leaders(instructions: Sequence[Instruction]) -> set[int]:
     """Return the first instructions of blocks: jump targets, successors of jumps, and accesses that may lack room."""
     found = {0, *(target for each in instructions for target in each.targets)}
     for i, each in enumerate(instructions):
@@ -342,7 +344,7 @@ def _leaders(instructions: Sequence[Instruction]) -> set[int]:
     return found - {len(instructions)}
 
 
-def _branches(instructions: Sequence[Instruction]) -> set[int]:
+def _find_branch_instructions(instructions: Sequence[Instruction]) -> set[int]:
     """Return the instructions within branches, which may be skipped."""
     found: set[int] = set()
     for i, each in enumerate(instructions):

@@ -21,7 +21,7 @@ _MAGIC = b"tagloom object 1\n"
 _logger = logging.getLogger("tagloom")
 
 
-def directory() -> Path | None:
+def cache_directory() -> Path | None:
     """Return the directory of the cache, or None if disabled."""
     given = os.environ.get("TAGLOOM_CACHE")
     if given is not None:
@@ -36,9 +36,9 @@ def key_of(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def load(key: str) -> bytes | None:
+def load_code(key: str) -> bytes | None:
     """Return the code of a name; None unless present, intact and written by this user."""
-    folder = directory()
+    folder = cache_directory()
     if folder is None:
         return None
     try:
@@ -53,13 +53,13 @@ def load(key: str) -> bytes | None:
             os.close(handle)
     except OSError:
         return None
-    head = _MAGIC + _digest(key, content[len(_MAGIC) + 32 :])
+    head = _MAGIC + _digest_of(key, content[len(_MAGIC) + 32 :])
     return content[len(head) :] if content.startswith(head) else None
 
 
-def store(key: str, code: bytes) -> None:
+def store_code(key: str, code: bytes) -> None:
     """Write code to the cache; if impossible, log a debug message."""
-    folder = directory()
+    folder = cache_directory()
     if folder is None:
         return
     try:
@@ -67,7 +67,7 @@ def store(key: str, code: bytes) -> None:
         handle, name = tempfile.mkstemp(dir=folder, suffix=".new")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + _digest(key, code) + code)
+                file.write(_MAGIC + _digest_of(key, code) + code)
             os.replace(name, folder / f"{key}.o")
         except BaseException:
             os.unlink(name)
@@ -77,7 +77,7 @@ def store(key: str, code: bytes) -> None:
         _logger.debug("compiled code is not kept in %s: %s", folder, error)
 
 
-def _digest(key: str, code: bytes) -> bytes:
+def _digest_of(key: str, code: bytes) -> bytes:
     return hashlib.sha256(key.encode() + code).digest()
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ....base.forks import Hold, strand_in_children
 from . import cache
-from .emit import emit
+from .emit import emit_module
 from .listed import Layout, ListedStep
 
 _logger = logging.getLogger("tagloom")
@@ -92,26 +92,26 @@ class Compilation:
             self.is_over = True
             return
         with _compiling():
-            self._compile(level)
+            self._load_or_compile(level)
 
-    def _compile(self, level: Level) -> None:
+    def _load_or_compile(self, level: Level) -> None:
         """Load the code from the disk cache, or write, compile, link and store it; log a failure."""
         # the logged duration includes earlier levels
         begun = time.perf_counter() - self._seconds
         try:
             if self._text is None:
-                self._key = cache.key_of(_text_of([self._steps, self._layout]), _compiler())
-                code = cache.load(self._key)
+                self._key = cache.key_of(_text_of([self._steps, self._layout]), _digest_compiler())
+                code = cache.load_code(self._key)
                 if code is not None:
-                    self._take(code, begun, "loaded from the disk cache")
+                    self._link_code(code, begun, "loaded from the disk cache")
                     self.is_over = True
                     return
-                self._text = emit(self._steps, self._layout)
-            code = build(self._text, level)
-            self._take(code, begun, f"compiled by LLVM {level.name}")
+                self._text = emit_module(self._steps, self._layout)
+            code = build_object(self._text, level)
+            self._link_code(code, begun, f"compiled by LLVM {level.name}")
             self.is_over = level is FULL
             if self.is_over:
-                cache.store(self._key, code)
+                cache.store_code(self._key, code)
         except Exception:
             _logger.warning("%s cannot be compiled and runs step by step", self._name, exc_info=True)
             self.is_over = True
@@ -119,7 +119,7 @@ class Compilation:
             self._text = None
         self._seconds = time.perf_counter() - begun
 
-    def _take(self, code: bytes, begun: float, how: str) -> None:
+    def _link_code(self, code: bytes, begun: float, how: str) -> None:
         """Link some code, for use by runs from now on."""
         self._libraries.append(_linker.link(code))
         self.address = self._libraries[-1]["run"]
@@ -145,11 +145,11 @@ class _Line:
             begins, self._is_busy = not self._is_busy, True
         if begins:
             try:
-                loop.run_in_executor(None, self._work)
+                loop.run_in_executor(None, self._compile_queued)
             except RuntimeError:  # the event loop has shut its executor down and will end soon
                 self._is_busy, compilation.is_over = False, True
 
-    def _work(self) -> None:
+    def _compile_queued(self) -> None:
         """Compile all queued compilations that are still referenced."""
         while True:
             with self._lock:
@@ -179,12 +179,12 @@ def _names_of(dtype: Any) -> tuple[str, str]:
     return dtype.str, dtype.name
 
 
-def build(text: str, level: Level = FULL) -> bytes:
+def build_object(text: str, level: Level = FULL) -> bytes:
     """Return an object file for a module of LLVM's intermediate representation."""
-    llvm = _llvm()
+    llvm = _load_llvm()
     module = llvm.parse_assembly(text)
     module.verify()
-    machine = _machine(level.code)
+    machine = _code_generator(level.code)
     passes = llvm.create_new_function_pass_manager()
     for name in level.passes:
         getattr(passes, f"add_{name}_pass")()
@@ -211,11 +211,11 @@ class _Linker:
 
     def link(self, code: bytes) -> Any:
         """Return a library with the code of an object file; its function ``run`` lives as long as the library."""
-        llvm = _llvm()
+        llvm = _load_llvm()
         library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol("run")
         with self._lock:
             if self._jit is None or self._linked == self.MOST:
-                self._jit, self._linked = llvm.create_lljit_compiler(_machine(FULL.code)), 0
+                self._jit, self._linked = llvm.create_lljit_compiler(_code_generator(FULL.code)), 0
             self._linked += 1
             return library.link(self._jit, str(self._linked))
 
@@ -229,7 +229,7 @@ strand_in_children(_linker)
 
 
 @cache_result
-def _llvm() -> Any:
+def _load_llvm() -> Any:
     """Return LLVM, loaded at the first use in a process because that takes a moment."""
     import llvmlite.binding as llvm
 
@@ -239,25 +239,27 @@ def _llvm() -> Any:
 
 
 @cache_result
-def _host() -> tuple[str, str, str]:
+def _describe_host() -> tuple[str, str, str]:
     """Return the triple, the name and the features of this processor."""
-    llvm = _llvm()
+    llvm = _load_llvm()
     return llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
 @cache_result
-def _compiler() -> str:
+def _digest_compiler() -> str:
     """Return a digest of all that code depends on except its steps: our sources, LLVM's version, the processor."""
     import llvmlite
 
     here = Path(__file__).parent
     sources = "".join(path.read_text() for path in [*sorted(here.glob("*.py")), here.parents[1] / "steps.py"])
-    version = ".".join(map(str, _llvm().llvm_version_info))
-    return cache.key_of(sources, llvmlite.__version__, version, *_host())
+    version = ".".join(map(str, _load_llvm().llvm_version_info))
+    return cache.key_of(sources, llvmlite.__version__, version, *_describe_host())
 
 
 @cache_result
-def _machine(level: int) -> Any:
+def _code_generator(level: int) -> Any:
     """Return LLVM's code generator for this processor; llvmlite's lock admits one thread at a time."""
-    triple, cpu, features = _host()
-    return _llvm().Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
+    triple, cpu, features = _describe_host()
+    return (
+        _load_llvm().Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
+    )

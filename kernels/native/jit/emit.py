@@ -22,7 +22,7 @@ from .listed import Fused, Layout, ListedStep, Status, StepCode, Verdict
 from .memory import Memory
 from .products import SmallProduct
 from .rules import rule_of
-from .types import Value, element_of, element_type, lanes_of, like, size_of, vector_of, zero
+from .types import Value, element_of, element_type, lanes_of, size_of, vector_of, with_lanes_of, zero_of
 
 FEW = 64  # most elements computed inline
 LANES = 16  # most lanes of a vector, except for values of the function
@@ -32,9 +32,9 @@ _COUNTING = (StepCode.GO_BACK, StepCode.GO_UNLESS)
 _ACTING = (StepCode.PUSH_ROW, StepCode.READ_ROW, StepCode.ADD_ROWS, StepCode.CALL)
 
 
-def emit(steps: Sequence[ListedStep], layout: Layout) -> str:
+def emit_module(steps: Sequence[ListedStep], layout: Layout) -> str:
     """Return a module with a function `run` for steps, of type `Code` in ``run.pxd``."""
-    return _Emitter(steps, layout).module()
+    return _Emitter(steps, layout).write_module()
 
 
 class _Emitter(Memory):
@@ -48,13 +48,13 @@ class _Emitter(Memory):
             | {i for i, s in enumerate(steps) if s.code in _ACTING}
         )
 
-    def module(self) -> str:
+    def write_module(self) -> str:
         """Write the function and return the module.
 
         Pauses release Python's lock, which other threads may be waiting for.
         """
-        leaders = self._leaders()
-        begin = self._entry()
+        leaders = self._find_leaders()
+        begin = self._write_entry()
         held_since = perf_counter()
         for i, step in enumerate(self.steps):
             if perf_counter() - held_since > LONGEST:
@@ -62,16 +62,16 @@ class _Emitter(Memory):
                 held_since = perf_counter()
             if i in leaders:
                 if i and not self._is_closed():
-                    self.add(f"br label %s{i}")
+                    self.add_line(f"br label %s{i}")
                 self.lines.append(f"s{i}:")
-            self._step(i, step)
-        self._exit()
+            self._write_step(i, step)
+        self._write_exit()
         lines = [*self.early, f"  {begin}", *self.lines]
         declared = (f"declare {each}" for each in sorted(self.intrinsics))
         head = "define i32 @run(ptr noundef %steps, ptr noundef %cells, ptr noundef %execution) nounwind {"
         return "\n".join([*declared, *self.functions, head, *lines, "}", ""])
 
-    def _leaders(self) -> set[int]:
+    def _find_leaders(self) -> set[int]:
         """Return the first steps of basic blocks: targets of jumps, steps after jumps, and points of resumption."""
         found = {0, *self.resumes}
         for i, step in enumerate(self.steps):
@@ -86,71 +86,71 @@ class _Emitter(Memory):
 
     # The frame
 
-    def _entry(self) -> str:
+    def _write_entry(self) -> str:
         """Write the code before the first step, and return the final jump to the step where the run resumes."""
         self.early.append("entry:")
         with self.up_front():
             for held in self.values.values():
-                self.add(f"{held.name} = alloca {held.type}")
+                self.add_line(f"{held.name} = alloca {held.type}")
             for i in self.counting:
-                self.add(f"%count{i} = alloca i64")
-                self.add(f"store i64 0, ptr %count{i}")
+                self.add_line(f"%count{i} = alloca i64")
+                self.add_line(f"store i64 0, ptr %count{i}")
             for name, type_ in (("left", "i64"), ("at", "i32"), ("status", "i32")):
-                self.add(f"%{name} = alloca {type_}")
+                self.add_line(f"%{name} = alloca {type_}")
             for held in self.values.values():
-                self.take(held)
-            left = self._execution(self.layout.left, "i64")
-            self.add(f"store {left}, ptr %left")
-            at = self._execution(self.layout.at, "i32")
+                self.load_held(held)
+            left = self._load_execution(self.layout.left, "i64")
+            self.add_line(f"store {left}, ptr %left")
+            at = self._load_execution(self.layout.at, "i32")
         targets = " ".join(f"i32 {i}, label %s{i}" for i in self.resumes)
         return f"switch {at}, label %s0 [{targets}]"
 
-    def _execution(self, offset: int, type_: str) -> Value:
+    def _load_execution(self, offset: int, type_: str) -> Value:
         place = self.let("ptr", f"getelementptr i8, ptr %execution, i64 {offset}")
         return self.let(type_, f"load {type_}, {place}")
 
-    def _exit(self) -> None:
+    def _write_exit(self) -> None:
         """Write held values, counters and position back to memory, and return the status."""
         self.lines.append("exit:")
         for number, held in self.values.items():
             if number in self.written:
-                self.put_back(held)
+                self.store_held(held)
         for i in self.counting:
-            place = self.place(i, self.layout.amount)
+            place = self.field_address(i, self.layout.amount)
             old, more = self.let("i64", f"load i64, {place}"), self.let("i64", f"load i64, ptr %count{i}")
-            self.add(f"store {self.let('i64', f'add {old}, {more.name}')}, {place}")
+            self.add_line(f"store {self.let('i64', f'add {old}, {more.name}')}, {place}")
         at, status = self.let("i32", "load i32, ptr %at"), self.let("i32", "load i32, ptr %status")
         place = self.let("ptr", f"getelementptr i8, ptr %execution, i64 {self.layout.at}")
-        self.add(f"store {at}, {place}")
-        self.add(f"ret {status}")
+        self.add_line(f"store {at}, {place}")
+        self.add_line(f"ret {status}")
 
-    def _leave(self, status: Status, at: int) -> None:
+    def _leave_with(self, status: Status, at: int) -> None:
         """End the function with a status; `at` is the step to resume at."""
-        self.add(f"store i32 {int(status)}, ptr %status")
-        self.add(f"store i32 {at}, ptr %at")
-        self.add("br label %exit")
+        self.add_line(f"store i32 {int(status)}, ptr %status")
+        self.add_line(f"store i32 {at}, ptr %at")
+        self.add_line("br label %exit")
 
     def _leave_if(self, condition: Value, status: Status, at: int) -> None:
         """End the function if a condition holds."""
-        leaves, stays = self.label("leave"), self.label("stay")
-        self.add(f"br {condition}, label %{leaves}, label %{stays}")
+        leaves, stays = self.new_label("leave"), self.new_label("stay")
+        self.add_line(f"br {condition}, label %{leaves}, label %{stays}")
         self.lines.append(f"{leaves}:")
-        self._leave(status, at)
+        self._leave_with(status, at)
         self.lines.append(f"{stays}:")
 
     # Steps
 
-    def _step(self, i: int, step: ListedStep) -> None:
+    def _write_step(self, i: int, step: ListedStep) -> None:
         """Write a step."""
         code = step.code
         if code == StepCode.APPLY:
-            self._apply(i, step)
+            self._write_loop(i, step)
         elif code in (StepCode.WORK, StepCode.WORK_TO):
-            self._work(i, step)
+            self._write_work(i, step)
         elif code in (StepCode.COPY, StepCode.COPY_8):
-            self._copy(i, step)
+            self._copy_operand(i, step)
         elif code == StepCode.ADD_ONE:
-            self.write(i, 0, self.let("i64", f"add {self.read(i, 0, 'i64')}, 1"))
+            self.write_operand(i, 0, self.let("i64", f"add {self.read_operand(i, 0, 'i64')}, 1"))
         elif code == StepCode.PUSH_ROW:
             self._push_row(i, step)
         elif code == StepCode.READ_ROW:
@@ -158,151 +158,151 @@ class _Emitter(Memory):
         elif code == StepCode.ADD_ROWS:
             self._add_rows(i, step)
         elif code == StepCode.CALL:
-            self._act(i, step)
+            self._call_step(i, step)
         elif code in (StepCode.GUARD_DIVISOR, StepCode.GUARD_EXPONENT):
-            self._guard(i, step)
+            self._write_guard(i, step)
         elif code == StepCode.END:
-            self._leave(Status.DONE, i)
+            self._leave_with(Status.DONE, i)
         else:
-            self._go(i, step)
+            self._write_jump(i, step)
 
-    def _go(self, i: int, step: ListedStep) -> None:
+    def _write_jump(self, i: int, step: ListedStep) -> None:
         """Continue at another step."""
         if step.code == StepCode.GO:
-            self.add(f"br label %s{step.target}")
+            self.add_line(f"br label %s{step.target}")
         elif step.code == StepCode.GO_UNLESS:
-            holds = self._is_true(self.read(i, 0, "i8"))
-            self.add(f"br {holds}, label %s{i + 1}, label %ends{i}")
+            holds = self._is_true(self.read_operand(i, 0, "i8"))
+            self.add_line(f"br {holds}, label %s{i + 1}, label %ends{i}")
             self.lines.append(f"ends{i}:")
             self._add_to(f"%count{i}", 1)
-            self.add(f"br label %s{step.target}")
+            self.add_line(f"br label %s{step.target}")
         elif step.code == StepCode.GO_BACK:
             self._add_to(f"%count{i}", 1)
             # the budget of iterations: a long loop must yield to its event loop
             left = self._add_to("%left", -1)
             self._leave_if(self.let("i1", f"icmp sle {left}, 0"), Status.SUSPENDED, step.target)
-            self.add(f"br label %s{step.target}")
+            self.add_line(f"br label %s{step.target}")
         else:
-            value = self.read(i, 0, "i8" if step.amount == 1 else "i32")
+            value = self.read_operand(i, 0, "i8" if step.amount == 1 else "i32")
             targets = " ".join(f"{value.type} {k}, label %s{t}" for k, t in enumerate(step.targets[:-1]))
-            self.add(f"switch {value}, label %s{step.targets[-1]} [{targets}]")
+            self.add_line(f"switch {value}, label %s{step.targets[-1]} [{targets}]")
 
     def _add_to(self, name: str, number: int) -> Value:
         value = self.let("i64", f"load i64, ptr {name}")
         value = self.let("i64", f"add {value}, {number}")
-        self.add(f"store {value}, ptr {name}")
+        self.add_line(f"store {value}, ptr {name}")
         return value
 
     def _is_true(self, value: Value) -> Value:
-        return self.let(like("i1", value.type), f"icmp ne {value}, {zero(value.type)}")
+        return self.let(with_lanes_of("i1", value.type), f"icmp ne {value}, {zero_of(value.type)}")
 
-    def _copy(self, i: int, step: ListedStep) -> None:
+    def _copy_operand(self, i: int, step: ListedStep) -> None:
         """Copy an operand: between held values, by up to eight bytes, or by memcpy."""
-        target, source = self.held(i, 0), self.held(i, 1)
+        target, source = self.held_value(i, 0), self.held_value(i, 1)
         if target is not None and source is not None and target.in_cell == source.in_cell:
-            self.write(i, 0, self.convert(self.read(i, 1, source.type), target.type, target.in_cell))
+            self.write_operand(i, 0, self.convert(self.read_operand(i, 1, source.type), target.type, target.in_cell))
         elif step.amount <= 8:
             self._copy_bits(i, f"i{8 * step.amount}")
         elif target is not None or source is not None:
             type_ = target.type if target is not None else f"<{step.amount} x i8>"
-            self.write(i, 0, self.read(i, 1, type_))
+            self.write_operand(i, 0, self.read_operand(i, 1, type_))
         else:
-            self._copy_bytes(self.operand(i, 0), self.operand(i, 1), step.amount)
+            self._copy_bytes(self.operand_address(i, 0), self.operand_address(i, 1), step.amount)
 
     def _copy_bits(self, i: int, type_: str) -> None:
         """Copy up to eight bytes between cells, other held values, and memory of any alignment."""
-        source, target = self.held(i, 1), self.held(i, 0)
+        source, target = self.held_value(i, 1), self.held_value(i, 0)
         if source is None:
-            bits = self.let(type_, f"load {type_}, {self.operand(i, 1)}, align 1")
+            bits = self.let(type_, f"load {type_}, {self.operand_address(i, 1)}, align 1")
         else:
-            bits = self.convert(self.read(i, 1, source.type), type_, source.in_cell)
+            bits = self.convert(self.read_operand(i, 1, source.type), type_, source.in_cell)
         if target is None:
-            self.add(f"store {bits}, {self.operand(i, 0)}, align 1")
+            self.add_line(f"store {bits}, {self.operand_address(i, 0)}, align 1")
         else:
-            self.write(i, 0, self.convert(bits, target.type, target.in_cell))
+            self.write_operand(i, 0, self.convert(bits, target.type, target.in_cell))
 
-    def _guard(self, i: int, step: ListedStep) -> None:
+    def _write_guard(self, i: int, step: ListedStep) -> None:
         """Give up where an inner loop would raise."""
         if step.amount != 1:
-            self._act(i, step)
+            self._call_step(i, step)
             return
-        value = self.read(i, 0, f"i{8 * step.strides[0]}")
+        value = self.read_operand(i, 0, f"i{8 * step.strides[0]}")
         test = "eq" if step.code == StepCode.GUARD_DIVISOR else "slt"
         self._leave_if(self.let("i1", f"icmp {test} {value}, 0"), Status.GAVE_UP, i)
 
-    def _act(self, i: int, step: ListedStep) -> None:
+    def _call_step(self, i: int, step: ListedStep) -> None:
         """Call an acting step, and leave according to its verdict."""
-        act, place = self.field(i, self.layout.act), self.place(i, 0)
+        act, place = self.load_field(i, self.layout.act), self.field_address(i, 0)
         # the called function reads and writes memory, not the values of this one
-        self.spill(step)
+        self.spill_held(step)
         verdict = self.let("i32", f"call i32 {act.name}({place})")
-        self.fill(step)
-        self._leave_if(self._equals(verdict, Verdict.NO), Status.GAVE_UP, i)
+        self.reload_held(step)
+        self._leave_if(self._is_equal(verdict, Verdict.NO), Status.GAVE_UP, i)
         if step.code in _ACTING:
-            self._leave_if(self._equals(verdict, Verdict.LATER), Status.NO_ROOM, i)
+            self._leave_if(self._is_equal(verdict, Verdict.LATER), Status.NO_ROOM, i)
 
-    def _equals(self, value: Value, number: int) -> Value:
+    def _is_equal(self, value: Value, number: int) -> Value:
         return self.let("i1", f"icmp eq {value}, {int(number)}")
 
-    def _work(self, i: int, step: ListedStep) -> None:
+    def _write_work(self, i: int, step: ListedStep) -> None:
         """Run a kernel's deferred work, inline for small products and fused operations."""
         if step.product is not None and step.product.is_small:
             SmallProduct(self, i, step.product, self.written).write()
             return
         if step.fused is not None and can_be_loops(step.fused):
-            self._fused(i, step.fused)
+            self._write_fused(i, step.fused)
             return
-        arguments = self._compute(i)
+        arguments = self._call_work(i)
         declined = self.let("ptr", f"getelementptr i8, {arguments}, i64 {self.layout.declined}")
         declined = self.let("i64", f"load i64, {declined}")
         self._leave_if(self.let("i1", f"icmp ne {declined}, 0"), Status.GAVE_UP, i)
         if step.code == StepCode.WORK_TO:
             place = self.let("ptr", f"getelementptr i8, {arguments}, i64 {self.layout.result}")
             bits = self.let("i64", f"load i64, {place}")
-            held = self.held(i, 0)
-            self.write(i, 0, bits if held is None else self.convert(bits, held.type, held.in_cell))
+            held = self.held_value(i, 0)
+            self.write_operand(i, 0, bits if held is None else self.convert(bits, held.type, held.in_cell))
 
-    def _compute(self, i: int) -> Value:
+    def _call_work(self, i: int) -> Value:
         """Call a kernel's deferred work; return the address of its arguments."""
-        compute, arguments = self.field(i, self.layout.compute), self.field(i, self.layout.arguments)
-        self.add(f"call void {compute.name}({arguments}, i32 0, i32 1)")
+        compute, arguments = self.load_field(i, self.layout.compute), self.load_field(i, self.layout.arguments)
+        self.add_line(f"call void {compute.name}({arguments}, i32 0, i32 1)")
         return arguments
 
-    def _fused(self, i: int, fused: Fused) -> None:
+    def _write_fused(self, i: int, fused: Fused) -> None:
         """Write the loops of a fused operation; several blocks go to a function, shared by several threads."""
-        arguments = self.field(i, self.layout.arguments)
+        arguments = self.load_field(i, self.layout.arguments)
         if fused.block == fused.rows:
             FusedLoops(self, self.layout.fused, arguments, fused).write()
             return
         part = FusedPart(self.layout.fused, fused)
-        function = part.function(f"part{i}")
+        function = part.write_function(f"part{i}")
         if function is None:
-            self._compute(i)
+            self._call_work(i)
             return
         self.functions.append(function)
         self.intrinsics |= part.to.intrinsics
         if not fused.is_shared:
-            self.add(f"call void @part{i}({arguments}, i32 0, i32 1)")
+            self.add_line(f"call void @part{i}({arguments}, i32 0, i32 1)")
             return
         size, given, place = self.layout.shared  # the team runs this function instead of the kernel's
-        shared = self.local(f"[{size // 8} x i64]")
+        shared = self.add_local(f"[{size // 8} x i64]")
         self._copy_bytes(shared, arguments, given)
-        self.add(f"store ptr @part{i}, {self.let('ptr', f'getelementptr i8, {shared}, i64 {place}')}")
-        self.add(f"call void {self.field(i, self.layout.compute).name}({shared}, i32 0, i32 1)")
+        self.add_line(f"store ptr @part{i}, {self.let('ptr', f'getelementptr i8, {shared}, i64 {place}')}")
+        self.add_line(f"call void {self.load_field(i, self.layout.compute).name}({shared}, i32 0, i32 1)")
 
     # Rows
 
     @contextmanager
-    def _unless(self, i: int, step: ListedStep, quick: Value) -> Iterator[None]:
+    def _call_unless(self, i: int, step: ListedStep, quick: Value) -> Iterator[None]:
         """Write the inline form of a step, and a call for the case that a condition does not hold."""
-        inline, called, done = self.label("quick"), self.label("called"), self.label("done")
-        self.add(f"br {quick}, label %{inline}, label %{called}")
+        inline, called, done = self.new_label("quick"), self.new_label("called"), self.new_label("done")
+        self.add_line(f"br {quick}, label %{inline}, label %{called}")
         self.lines.append(f"{called}:")
-        self._act(i, step)
-        self.add(f"br label %{done}")
+        self._call_step(i, step)
+        self.add_line(f"br label %{done}")
         self.lines.append(f"{inline}:")
         yield
-        self.add(f"br label %{done}")
+        self.add_line(f"br label %{done}")
         self.lines.append(f"{done}:")
 
     def _load_at(self, pointer: Value, offset: int, type_: str) -> Value:
@@ -313,10 +313,10 @@ class _Emitter(Memory):
     def _push_row(self, i: int, step: ListedStep) -> None:
         """Write a row to the current block of a series."""
         first, slots, data, written = self.layout.block
-        writer, index = self.operand(i, 0), self.read(i, 2, "i64")
+        writer, index = self.operand_address(i, 0), self.read_operand(i, 2, "i64")
         at = self.let("i64", f"sub {index}, {self._load_at(writer, first, 'i64').name}")
         is_in = self.let("i1", f"icmp ult {at}, {self._load_at(writer, slots, 'i64').name}")
-        with self._unless(i, step, is_in):
+        with self._call_unless(i, step, is_in):
             offset = self.let("i64", f"mul {at}, {step.amount}")
             row = self.let("ptr", f"getelementptr i8, {self._load_at(writer, data, 'ptr')}, {offset}")
             if step.num_places is None:
@@ -324,12 +324,12 @@ class _Emitter(Memory):
             else:
                 self._point_to(i, step.num_places, row)
             flag = self.let("ptr", f"getelementptr i8, {self._load_at(writer, written, 'ptr')}, {at}")
-            self.add(f"store i8 1, {flag}")
+            self.add_line(f"store i8 1, {flag}")
 
     def _read_row(self, i: int, step: ListedStep) -> None:
         """Read a row of a series, if present."""
         rows, count, is_last = self.layout.reader
-        reader, index = self.operand(i, 0), self.read(i, 2, f"i{8 * step.sizes[2]}")
+        reader, index = self.operand_address(i, 0), self.read_operand(i, 2, f"i{8 * step.sizes[2]}")
         if index.type != "i64":
             index = self.let("i64", f"sext {index} to i64")
         is_in = self.let("i1", f"icmp ult {index}, {self._load_at(reader, count, 'i64').name}")
@@ -339,14 +339,14 @@ class _Emitter(Memory):
         place = self.let("ptr", f"getelementptr ptr, {none}, {safe}")
         row = self.let("ptr", f"load ptr, {place}")
         is_there = self.let("i1", f"icmp ne {row}, null")
-        with self._unless(i, step, self.let("i1", f"and {is_in}, {is_there.name}")):
+        with self._call_unless(i, step, self.let("i1", f"and {is_in}, {is_there.name}")):
             if step.num_places is None:
                 self._copy_in(i, 1, row, step.amount)
             else:
                 self._point_to(i, step.num_places, row)
             last = self.let("i1", f"icmp ne {self._load_at(reader, is_last, 'i32')}, 0")
             kept = self.let("ptr", f"select {last}, ptr null, {row}")
-            self.add(f"store {kept}, {place}")
+            self.add_line(f"store {kept}, {place}")
 
     def _point_to(self, i: int, num_places: int, row: Value) -> None:
         """Store a row's address, plus an offset, in all places that refer to the row."""
@@ -354,13 +354,13 @@ class _Emitter(Memory):
         for k in range(num_places):
             address, shift = self._known_place(i, k * size + at, "ptr"), self._known_place(i, k * size + offset, "i64")
             place = self.let("ptr", f"getelementptr i8, {row}, {shift}")
-            self.add(f"store {place}, {address}")
+            self.add_line(f"store {place}, {address}")
 
     def _known_place(self, i: int, offset: int, type_: str) -> Value:
         """Load a constant field of a step's places."""
         key = "place", i, offset, type_
         if key not in self.known:
-            places = self.field(i, self.layout.places)
+            places = self.load_field(i, self.layout.places)
             with self.up_front():
                 self.known[key] = self._load_at(places, offset, type_)
         return self.known[key]
@@ -368,10 +368,10 @@ class _Emitter(Memory):
     def _add_rows(self, i: int, step: ListedStep) -> None:
         """Append rows to both factors of a sum of products, until a product is due."""
         gathered, quick, *factors = self.layout.sum
-        sum_ = self.operand(i, 0)
+        sum_ = self.operand_address(i, 0)
         rows = self._load_at(sum_, gathered, "i64")
         is_quick = self.let("i1", f"icmp sle {rows}, {self._load_at(sum_, quick, 'i64').name}")
-        with self._unless(i, step, is_quick):
+        with self._call_unless(i, step, is_quick):
             for k, factor in enumerate(factors, 1):
                 offset = self.let("i64", f"mul {rows}, {step.sizes[k] // step.amount}")
                 place = self.let("ptr", f"getelementptr i8, {self._load_at(sum_, factor, 'ptr')}, {offset}")
@@ -382,72 +382,72 @@ class _Emitter(Memory):
                 else:
                     self._copy_out(i, k, place, step.sizes[k])
             place = self.let("ptr", f"getelementptr i8, {sum_}, i64 {gathered}")
-            self.add(f"store {self.let('i64', f'add {rows}, {step.amount}')}, {place}")
+            self.add_line(f"store {self.let('i64', f'add {rows}, {step.amount}')}, {place}")
 
     def _copy_out(self, i: int, k: int, target: Value, size: int) -> None:
         """Copy an operand to an address."""
-        held = self.held(i, k)
+        held = self.held_value(i, k)
         if held is None:
-            self._copy_bytes(target, self.operand(i, k), size)
+            self._copy_bytes(target, self.operand_address(i, k), size)
             return
         type_ = f"i{8 * size}" if held.in_cell else held.type
-        self.add(f"store {self.read(i, k, type_)}, {target}, align {size_of(element_of(type_))}")
+        self.add_line(f"store {self.read_operand(i, k, type_)}, {target}, align {size_of(element_of(type_))}")
 
     def _copy_in(self, i: int, k: int, source: Value, size: int) -> None:
         """Copy bytes at an address to an operand."""
-        held = self.held(i, k)
+        held = self.held_value(i, k)
         if held is None:
-            self._copy_bytes(self.operand(i, k), source, size)
+            self._copy_bytes(self.operand_address(i, k), source, size)
             return
         type_ = f"i{8 * size}" if held.in_cell else held.type
-        self.write(i, k, self.let(type_, f"load {type_}, {source}, align {size_of(element_of(type_))}"))
+        self.write_operand(i, k, self.let(type_, f"load {type_}, {source}, align {size_of(element_of(type_))}"))
 
     def _copy_bytes(self, target: Value, source: Value, size: int) -> None:
         self.intrinsics.add("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        self.add(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, i64 {size}, i1 false)")
+        self.add_line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, i64 {size}, i1 false)")
 
     # Elements
 
-    def _apply(self, i: int, step: ListedStep) -> None:
+    def _write_loop(self, i: int, step: ListedStep) -> None:
         """Compute few elements inline, or call the inner loop."""
         types = [element_type(dtype) for dtype in step.dtypes]
         rule = rule_of(step) if types and all(types) and step.amount <= FEW and _are_in_order(step) else None
         signed = bool(types) and step.dtypes[0].kind == "i"
-        whole = any(held is not None and lanes_of(held.type) > 1 for held in map(self.held, [i] * 4, range(4)))
+        whole = any(held is not None and lanes_of(held.type) > 1 for held in map(self.held_value, [i] * 4, range(4)))
         at = 0
         while at < step.amount:
             lanes = step.amount if whole else min(LANES, 1 << (step.amount - at).bit_length() - 1)
-            values = [self._load(i, k, type_, at, lanes) for k, type_ in enumerate(types[:-1])] if rule else []
+            values = [self._load_operand(i, k, type_, at, lanes) for k, type_ in enumerate(types[:-1])] if rule else []
             made = rule(self, values, vector_of(types[-1], lanes), signed) if rule else None
             # on the first vector only: a rule covers all vectors or none
             if made is None:
                 self._call_loop(i, step)
                 return
-            self._store(i, len(types) - 1, made, at)
+            self._store_operand(i, len(types) - 1, made, at)
             at += lanes
 
     def _call_loop(self, i: int, step: ListedStep) -> None:
         layout = self.layout
-        loop, data = self.field(i, layout.loop), self.field(i, layout.data)
-        places = [self.place(i, offset) for offset in (layout.operands, layout.amount, layout.strides)]
-        self.spill(step)
-        self.add(f"call void {loop.name}({', '.join(map(str, [*places, data]))})")
-        self.fill(step)
+        loop, data = self.load_field(i, layout.loop), self.load_field(i, layout.data)
+        places = [self.field_address(i, offset) for offset in (layout.operands, layout.amount, layout.strides)]
+        self.spill_held(step)
+        self.add_line(f"call void {loop.name}({', '.join(map(str, [*places, data]))})")
+        self.reload_held(step)
 
-    def _load(self, i: int, k: int, type_: str, at: int, lanes: int) -> Value:
+    def _load_operand(self, i: int, k: int, type_: str, at: int, lanes: int) -> Value:
         """Return elements of an operand, from number `at` on; stride 0 repeats a single element."""
         step = self.steps[i]
         if step.amount == 1 or step.strides[k] == 0:
-            return self.splat(self.read(i, k, type_), lanes)
-        if self.held(i, k) is not None:
-            return self.read(i, k, vector_of(type_, lanes))
-        return self.load(self.operand(i, k), type_, at, lanes)
+            return self.splat(self.read_operand(i, k, type_), lanes)
+        if self.held_value(i, k) is not None:
+            return self.read_operand(i, k, vector_of(type_, lanes))
+        return self.load(self.operand_address(i, k), type_, at, lanes)
 
-    def _store(self, i: int, k: int, value: Value, at: int) -> None:
-        if self.steps[i].amount == 1 or self.held(i, k) is not None:
-            self.write(i, k, value)
+    def _store_operand(self, i: int, k: int, value: Value, at: int) -> None:
+        if self.steps[i].amount == 1 or self.held_value(i, k) is not None:
+            self.write_operand(i, k, value)
         else:
-            self.store(self.operand(i, k), value, at)
+            self.store(self.operand_address(i, k), value, at)
 
 
 def _are_in_order(step: ListedStep) -> bool:

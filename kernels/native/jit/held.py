@@ -48,9 +48,11 @@ def find_values(steps: Sequence[ListedStep]) -> dict[int, Held]:
         for number, type_ in _types_of(step):
             if type_:
                 types.setdefault(number, type_)
-    _spread(types, [s.values[:2] for s in steps if s.code in (StepCode.COPY, StepCode.COPY_8) and _is_alike(s)])
+    _propagate_types(
+        types, [s.values[:2] for s in steps if s.code in (StepCode.COPY, StepCode.COPY_8) and _is_alike(s)]
+    )
     found: dict[int, Held] = {}
-    for held in chain(_operands(steps), _factors(steps)):  # operands first: only they know of cells
+    for held in chain(_find_operands(steps), _find_factors(steps)):  # operands first: only they know of cells
         number = held.number
         if number not in found:
             found[number] = held
@@ -58,7 +60,7 @@ def find_values(steps: Sequence[ListedStep]) -> dict[int, Held]:
     return found
 
 
-def _operands(steps: Sequence[ListedStep]) -> Iterator[Held]:
+def _find_operands(steps: Sequence[ListedStep]) -> Iterator[Held]:
     for i, step in enumerate(steps):
         for k, number in enumerate(step.values):
             if number >= 0:
@@ -67,7 +69,7 @@ def _operands(steps: Sequence[ListedStep]) -> Iterator[Held]:
                 yield Held(number, default, i, k, False, step.in_cells[k])
 
 
-def _factors(steps: Sequence[ListedStep]) -> Iterator[Held]:
+def _find_factors(steps: Sequence[ListedStep]) -> Iterator[Held]:
     for i, step in enumerate(steps):
         for k, number in enumerate(step.product.factors if step.product else ()):
             if number >= 0:
@@ -79,7 +81,7 @@ def _is_alike(step: ListedStep) -> bool:
     return min(step.values[:2]) >= 0 and step.in_cells[0] == step.in_cells[1]
 
 
-def _spread(types: dict[int, str], copies: list[tuple[int, ...]]) -> None:
+def _propagate_types(types: dict[int, str], copies: list[tuple[int, ...]]) -> None:
     """Propagate types along copies, in both directions."""
     # forwards and backwards: most chains of copies are found in either order
     for _ in range(2):

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from .listed import Product
 from .memory import Memory
-from .types import Value, element_type, lanes_of, vector_of, zero
+from .types import Value, element_type, lanes_of, vector_of, zero_of
 
 LANES = 16  # most sums computed at once, unless a row has more
 
@@ -37,8 +37,8 @@ class SmallProduct:
         """Write the code of the product."""
         product = self.product
         rows, columns, inner = product.rows, product.columns, product.inner
-        left, right = self._matrix(0, rows * inner), self._matrix(1, inner * columns)
-        total = self._matrix(3 if product.copies else 2, rows * columns) if product.adds else None
+        left, right = self._load_matrix(0, rows * inner), self._load_matrix(1, inner * columns)
+        total = self._load_matrix(3 if product.copies else 2, rows * columns) if product.adds else None
         # small products fill a single vector, larger ones a vector per row
         together = rows if rows * columns <= LANES else 1
         made = []
@@ -46,27 +46,27 @@ class SmallProduct:
             places = [(r, c) for r in range(first, first + together) for c in range(columns)]
             if total is None:
                 type_ = vector_of(self.type, len(places))
-                begin = Value(zero(type_), type_)
+                begin = Value(zero_of(type_), type_)
             else:
                 begin = self.to.pick(total, [r * columns + c for r, c in places])
-            made.append(self._sum(places, left, right, begin))
-        self._store(self.to.join(made))
+            made.append(self._write_sums(places, left, right, begin))
+        self._store_result(self.to.join(made))
 
-    def _sum(self, places: Sequence[tuple[int, int]], left: Value, right: Value, sums: Value) -> Value:
+    def _write_sums(self, places: Sequence[tuple[int, int]], left: Value, right: Value, sums: Value) -> Value:
         """Return sums of products at some rows and columns, each a chain of additions to an initial sum."""
         to, product = self.to, self.product
         for k in range(product.inner):
             x = [k * product.rows + r if product.transposed_a else r * product.inner + k for r, _ in places]
             y = [c * product.inner + k if product.transposed_b else k * product.columns + c for _, c in places]
-            one, other = self._pick(0, left, x), self._pick(1, right, y)
+            one, other = self._pick_elements(0, left, x), self._pick_elements(1, right, y)
             if product.is_fused:
-                sums = to.call(sums.type, "fma", one, other, sums)
+                sums = to.call_intrinsic(sums.type, "fma", one, other, sums)
             else:
                 term = to.let(sums.type, f"fmul {one}, {other.name}")
                 sums = to.let(sums.type, f"fadd {sums}, {term.name}")
         return sums
 
-    def _pick(self, k: int, matrix: Value, lanes: Sequence[int]) -> Value:
+    def _pick_elements(self, k: int, matrix: Value, lanes: Sequence[int]) -> Value:
         """Return elements of a factor; elements of a constant factor are picked once, before the loop."""
         number = self.product.factors[k]
         if number not in self.to.values or number in self.written:
@@ -74,19 +74,19 @@ class SmallProduct:
         key = "lanes", self.i, k, " ".join(map(str, lanes))
         if key not in self.to.known:
             with self.to.up_front():
-                self.to.known[key] = self.to.pick(self._matrix(k, lanes_of(matrix.type)), lanes)
+                self.to.known[key] = self.to.pick(self._load_matrix(k, lanes_of(matrix.type)), lanes)
         return self.to.known[key]
 
-    def _matrix(self, k: int, count: int) -> Value:
+    def _load_matrix(self, k: int, count: int) -> Value:
         """Return all elements of a matrix."""
         held, type_ = self.to.values.get(self.product.factors[k]), vector_of(self.type, count)
         if held is None:
-            return self.to.load(self.to.factor(self.i, k), self.type, 0, count)
+            return self.to.load(self.to.factor_address(self.i, k), self.type, 0, count)
         return self.to.convert(self.to.let(held.type, f"load {held.type}, ptr {held.name}"), type_, held.in_cell)
 
-    def _store(self, result: Value) -> None:
+    def _store_result(self, result: Value) -> None:
         held = self.to.values.get(self.product.factors[2])
         if held is not None:
-            self.to.add(f"store {self.to.convert(result, held.type, held.in_cell)}, ptr {held.name}")
+            self.to.add_line(f"store {self.to.convert(result, held.type, held.in_cell)}, ptr {held.name}")
         else:
-            self.to.store(self.to.factor(self.i, 2), result, 0)
+            self.to.store(self.to.factor_address(self.i, 2), result, 0)

@@ -39,7 +39,7 @@ def element_of(type_: str) -> str:
     return type_.rstrip(">").rpartition(" ")[2]
 
 
-def like(type_: str, vector: str) -> str:
+def with_lanes_of(type_: str, vector: str) -> str:
     """Return the type with as many lanes as another."""
     return vector.replace(element_of(vector), type_)
 
@@ -49,13 +49,13 @@ def size_of(type_: str) -> int:
     return {"float": 4, "double": 8}.get(type_) or int(type_[1:]) // 8
 
 
-def zero(type_: str) -> str:
+def zero_of(type_: str) -> str:
     if "x" in type_:
         return "zeroinitializer"
     return "0.0" if is_float(type_) else "0"
 
 
-def suffix(type_: str) -> str:
+def intrinsic_suffix(type_: str) -> str:
     """Return the suffix of a type in names of intrinsic functions."""
     element = {"float": "f32", "double": "f64"}.get(element_of(type_), element_of(type_))
     return f"v{type_[1:].split(' ')[0]}{element}" if "x" in type_ else element

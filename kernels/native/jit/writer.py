@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from .types import Value, element_of, is_float, lanes_of, size_of, suffix, vector_of
+from .types import Value, element_of, intrinsic_suffix, is_float, lanes_of, size_of, vector_of
 
 
 class Writer:
@@ -26,7 +26,7 @@ class Writer:
         self.intrinsics: set[str] = set()
         self.count: int = 0  # names in use
 
-    def add(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Write an instruction."""
         self.lines.append("  " + line)
 
@@ -34,12 +34,12 @@ class Writer:
         """Write an instruction with a result."""
         self.count += 1
         name = f"%v{self.count}"
-        self.add(f"{name} = {text}")
+        self.add_line(f"{name} = {text}")
         return Value(name, type_)
 
-    def call(self, type_: str, name: str, *values: Value, more: str = "") -> Value:
+    def call_intrinsic(self, type_: str, name: str, *values: Value, more: str = "") -> Value:
         """Call an intrinsic function of vectors or elements of a type."""
-        ending = suffix(type_)
+        ending = intrinsic_suffix(type_)
         arguments = ", ".join(map(str, values)) + more
         declared = ", ".join([v.type for v in values] + ["i1"] * bool(more))
         self.intrinsics.add(f"{type_} @llvm.{name}.{ending}({declared})")
@@ -52,19 +52,19 @@ class Writer:
         yield
         self.lines = lines
 
-    def local(self, type_: str) -> Value:
+    def add_local(self, type_: str) -> Value:
         """Return the address of a new local variable."""
         with self.up_front():
             return self.let("ptr", f"alloca {type_}")
 
-    def local_array(self, type_: str, values: Sequence[Value]) -> Value:
+    def add_local_array(self, type_: str, values: Sequence[Value]) -> Value:
         """Return the address of a new local array of values."""
-        array = self.local(f"[{len(values)} x {type_}]")
+        array = self.add_local(f"[{len(values)} x {type_}]")
         for k, value in enumerate(values):
-            self.add(f"store {value}, {self.let('ptr', f'getelementptr {type_}, {array}, i64 {k}')}")
+            self.add_line(f"store {value}, {self.let('ptr', f'getelementptr {type_}, {array}, i64 {k}')}")
         return array
 
-    def label(self, name: str) -> str:
+    def new_label(self, name: str) -> str:
         """Return a new name of a block."""
         self.count += 1
         return f"{name}{self.count}"
@@ -93,7 +93,7 @@ class Writer:
         """Store adjacent elements."""
         element = element_of(value.type)
         place = self.let("ptr", f"getelementptr {element}, {pointer}, i64 {at}")
-        self.add(f"store {value}, {place}, align {size_of(element)}")
+        self.add_line(f"store {value}, {place}, align {size_of(element)}")
 
     def splat(self, value: Value, lanes: int) -> Value:
         """Return an element repeated for all lanes."""
