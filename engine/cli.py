@@ -120,9 +120,9 @@ def _add_top(parser: argparse.ArgumentParser) -> None:
 
 
 def _top(parsed: argparse.Namespace) -> int:
-    from .monitoring.top import top
+    from .monitoring.top import watch_sessions
 
-    return top(parsed.target, parsed.once, parsed.json, parsed.interval)
+    return watch_sessions(parsed.target, parsed.once, parsed.json, parsed.interval)
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

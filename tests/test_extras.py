@@ -95,7 +95,7 @@ NEEDS = [  # what is done, and the extra that an error names
     (f"tg.function(lambda: tg.encode_jpeg({IMAGE})).sync()", "images"),
     ("tg.streams.CudaDevice(0)", "cuda"),
     ("tg.SyncSession(tg.Graph(), devices=['/gpu:0']).__enter__()", "cuda"),
-    ("from tagloom.monitoring.top import _shown; _shown(False).__enter__()", "top"),
+    ("from tagloom.monitoring.top import _open_display; _open_display(False).__enter__()", "top"),
     ("command(['demo'])", "demo"),
     ("from tagloom.demo.plot import require_matplotlib; require_matplotlib()", "bench"),
     ("experiments(['null_ops', '--quick'])", "bench"),

@@ -11,19 +11,19 @@ from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..runtime.functions.arguments import TensorSpec
 from .stages import mapping
-from .stages.elements import leaves_of, packed
+from .stages.elements import leaves_of, pack_leaves
 
 
 def batched_spec(spec: Any, size: int | None, padded: bool) -> Any:
     """Return the spec of a batch of elements of a spec; None for an unknown spec."""
 
-    def whole(each: TensorSpec) -> TensorSpec:
+    def spec_of_batched_leaf(each: TensorSpec) -> TensorSpec:
         shape: Shape = each.shape
         if shape.rank is None:
             return TensorSpec(None, each.dtype)
         return TensorSpec([size, *([None] * shape.rank if padded and not shape.is_fully_known else shape)], each.dtype)
 
-    return None if spec is None else packed(spec, map(whole, leaves_of(spec)))
+    return None if spec is None else pack_leaves(spec, map(spec_of_batched_leaf, leaves_of(spec)))
 
 
 def check_counts(least: int | None = 1, **counts: Any) -> None:

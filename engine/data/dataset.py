@@ -68,7 +68,7 @@ class Dataset:
         stage.line = self._line
         return stage
 
-    def _then(self, stage: MakeStage, spec: Any, **parameters: Any) -> Dataset:
+    def _add_stage(self, stage: MakeStage, spec: Any, **parameters: Any) -> Dataset:
         return Dataset(stage, [self], spec, **parameters)
 
     # ---- going through it
@@ -164,7 +164,7 @@ class Dataset:
     @cached_property
     def components(self) -> Dataset:
         """The same elements as tuples of arrays; a single Dataset, such that operations can share an iterator."""
-        return self._then(selecting.CheckStage, self.element_spec, check=self.element_spec, flat=True)
+        return self._add_stage(selecting.CheckStage, self.element_spec, check=self.element_spec, flat=True)
 
     @cached_property
     def graph_sources(self) -> Sources:
@@ -206,7 +206,9 @@ class Dataset:
         Dataset
         """
         threads = checked_calls(function, parallel, threads, seed)
-        mapped = self._then(mapping.MapStage, None, function=function, parallel=parallel, threads=threads, seed=seed)
+        mapped = self._add_stage(
+            mapping.MapStage, None, function=function, parallel=parallel, threads=threads, seed=seed
+        )
         return mapped if output is None else mapped.check(output)
 
     def filter(
@@ -226,7 +228,9 @@ class Dataset:
         Dataset
         """
         threads, spec = checked_calls(predicate, parallel, threads, seed), self.element_spec
-        return self._then(mapping.FilterStage, spec, function=predicate, parallel=parallel, threads=threads, seed=seed)
+        return self._add_stage(
+            mapping.FilterStage, spec, function=predicate, parallel=parallel, threads=threads, seed=seed
+        )
 
     def check(self, spec: Any) -> Dataset:
         """Return the elements as arrays of the given dtypes and shapes; other elements are errors.
@@ -242,7 +246,7 @@ class Dataset:
         Dataset
         """
         check_spec(spec)
-        return self._then(selecting.CheckStage, spec, check=spec)
+        return self._add_stage(selecting.CheckStage, spec, check=spec)
 
     def enumerate(self, start: int = 0) -> Dataset:
         """Return pairs of a number and an element.
@@ -258,7 +262,7 @@ class Dataset:
         """
         spec = None if self.element_spec is None else (TensorSpec([], "int64"), self.element_spec)
         check_counts(least=None, start=start)
-        return self._then(selecting.EnumerateStage, spec, start=start)
+        return self._add_stage(selecting.EnumerateStage, spec, start=start)
 
     def ignore_errors(self, log: bool = False) -> Dataset:
         """Return the elements without failures.
@@ -273,7 +277,7 @@ class Dataset:
         Dataset
         """
         check_flags(log=log)
-        return self._then(selecting.IgnoreErrorsStage, self.element_spec, log=log)
+        return self._add_stage(selecting.IgnoreErrorsStage, self.element_spec, log=log)
 
     # ---- how many, and in which order
 
@@ -289,7 +293,7 @@ class Dataset:
         Dataset
         """
         check_counts(least=0, count=count)
-        return self._then(selecting.TakeStage, self.element_spec, count=count)
+        return self._add_stage(selecting.TakeStage, self.element_spec, count=count)
 
     def skip(self, count: int) -> Dataset:
         """Return all but the first elements.
@@ -303,7 +307,7 @@ class Dataset:
         Dataset
         """
         check_counts(least=0, count=count)
-        return self._then(selecting.SkipStage, self.element_spec, count=count)
+        return self._add_stage(selecting.SkipStage, self.element_spec, count=count)
 
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Return a part of several: the elements whose number divided by `num_shards` has the remainder `index`.
@@ -337,7 +341,7 @@ class Dataset:
         ([0, 3, 6], [2, 5])
         """
         check_shard(num_shards, index)
-        return self._then(selecting.ShardStage, self.element_spec, count=num_shards, index=index)
+        return self._add_stage(selecting.ShardStage, self.element_spec, count=num_shards, index=index)
 
     def repeat(self, count: int | None = None) -> Dataset:
         """Return all elements repeatedly.
@@ -376,7 +380,7 @@ class Dataset:
         seed = secrets.randbits(63) if seed is None else seed  # here, so that all iterators have one seed
         check_counts(least=0, seed=seed)
         check_flags(reshuffle_each_iteration=reshuffle_each_iteration)
-        return self._then(
+        return self._add_stage(
             shuffling.ShuffleStage, self.element_spec, size=buffer_size, seed=seed, reshuffle=reshuffle_each_iteration
         )
 
@@ -393,7 +397,7 @@ class Dataset:
         Dataset
         """
         check_counts(buffer_size=buffer_size)
-        return self._then(prefetching.PrefetchStage, self.element_spec, size=buffer_size)
+        return self._add_stage(prefetching.PrefetchStage, self.element_spec, size=buffer_size)
 
     # ---- batches
 
@@ -410,7 +414,7 @@ class Dataset:
         -------
         Dataset
         """
-        return self._batch(batch_size, drop_remainder, False, None)
+        return self._make_batches(batch_size, drop_remainder, False, None)
 
     def padded_batch(self, batch_size: int, padding_values: Any = None, drop_remainder: bool = False) -> Dataset:
         """Return batches in which each element is padded, at the end of its axes, to the largest of its batch.
@@ -427,13 +431,13 @@ class Dataset:
         -------
         Dataset
         """
-        return self._batch(batch_size, drop_remainder, True, padding_values)
+        return self._make_batches(batch_size, drop_remainder, True, padding_values)
 
-    def _batch(self, size: int, drop: bool, padded: bool, padding: Any) -> Dataset:
+    def _make_batches(self, size: int, drop: bool, padded: bool, padding: Any) -> Dataset:
         check_counts(batch_size=size)
         check_flags(drop_remainder=drop)
         spec = batched_spec(self.element_spec, size if drop else None, padded)  # None: the last may be smaller
-        return self._then(batches.BatchStage, spec, size=size, drop_remainder=drop, padded=padded, padding=padding)
+        return self._add_stage(batches.BatchStage, spec, size=size, drop_remainder=drop, padded=padded, padding=padding)
 
     def bucket_by_length(
         self,
@@ -462,7 +466,7 @@ class Dataset:
         """
         bounds, sizes = checked_buckets(bucket_boundaries, bucket_batch_sizes)
         check_flags(drop_remainder=drop_remainder)
-        return self._then(
+        return self._add_stage(
             batches.BucketStage,
             batched_spec(self.element_spec, None, True),
             length=element_length,
@@ -496,5 +500,7 @@ class Dataset:
         Dataset
         """
         check_counts(cycle_length=cycle_length, block_length=block_length)
-        mixed = self._then(combining.InterleaveStage, None, function=function, cycle=cycle_length, block=block_length)
+        mixed = self._add_stage(
+            combining.InterleaveStage, None, function=function, cycle=cycle_length, block=block_length
+        )
         return mixed if output is None else mixed.check(output)

@@ -13,7 +13,7 @@ from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.queues import iterators as _operations  # noqa: F401  declares the operation types used below
 from ..ops.queues.iterators import Sources
-from .stages.elements import leaves_of, packed
+from .stages.elements import leaves_of, pack_leaves
 
 if TYPE_CHECKING:
     from .dataset import Dataset
@@ -111,14 +111,14 @@ class GraphIterator:
             dtypes_=tuple(each.dtype for each in leaves),
             shapes=tuple(each.shape for each in leaves),
         )
-        return packed(self.element_spec, iter(op.outputs))
+        return pack_leaves(self.element_spec, iter(op.outputs))
 
     @property
     def reset(self) -> Operation:
         """Operation to begin the next iteration over the iterator's first Dataset."""
         if self._reset is None:
             with scopes.within(region=self._graph.root, control_inputs=(), name=None):
-                self._reset = self._begin(0, "reset")  # source 0 is the first Dataset
+                self._reset = self._build_reset(0, "reset")  # source 0 is the first Dataset
         return self._reset
 
     @public
@@ -149,7 +149,7 @@ class GraphIterator:
                 got=spec if spec is not None else dataset,
                 hint="give both the same shapes, by check(spec) with [None, ...] where they differ",
             )
-        return self._begin(self._sources.add(dataset.components), name)
+        return self._build_reset(self._sources.add(dataset.components), name)
 
-    def _begin(self, source: int, name: str) -> Operation:
+    def _build_reset(self, source: int, name: str) -> Operation:
         return build("IteratorReset", [self._handle], name=f"{self._scope}/{name}", source=source)

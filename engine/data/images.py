@@ -51,13 +51,13 @@ def from_images(files: Files, channels: int = 3, parallel: int = 2) -> Dataset:
     """
     mode_of(channels)
 
-    def read(path: str) -> tuple[str, Array]:
+    def read_image(path: str) -> tuple[str, Array]:
         with open(path, "rb") as file:
-            return path, decode_image(file.read(), channels)
+            return path, decode_image(file.read_image(), channels)
 
-    read.__qualname__ = "from_images"  # the name in errors
+    read_image.__qualname__ = "from_images"  # the name in errors
     spec = (TensorSpec([], "string"), TensorSpec([None, None, channels], "uint8"))
-    made = from_files(files).map(read, parallel=parallel, threads=True)
+    made = from_files(files).map(read_image, parallel=parallel, threads=True)
     made.element_spec = spec  # certain, without a check of each image
     return made
 

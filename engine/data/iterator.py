@@ -21,7 +21,7 @@ from ..kernels.core.async_result import AsyncResult
 from ..kernels.cpu.queue_lines import Attempt, Line
 from ..ops.queues.figures import IteratorStatistics
 from ..runtime.scheduling.blocking_calls import BlockingCalls
-from .stages.elements import ChunkSize, Failure, Item, failure
+from .stages.elements import ChunkSize, Failure, Item, make_failure
 from .stages.saved_items import restored_items, saved_items
 from .stages.stage import QUICKLY, Context, Opens, Stage, count_of, end_task
 
@@ -31,7 +31,7 @@ _dropped: set[asyncio.Task[None]] = set()  # closing tasks of dropped iterators,
 
 
 @dataclass(frozen=True, slots=True)
-class Loan:
+class DeliveredElement:
     """A delivered element, which may be returned.
 
     Attributes
@@ -105,10 +105,10 @@ class DatasetIterator:
         self._dataset = dataset
         self._threads = BlockingCalls(_THREADS, "tagloom-data")
         self._context = copy_context()  # the creator's, for the user's functions
-        self._stage = self._open(dataset, iteration)
+        self._stage = self._open_stage(dataset, iteration)
         self._chunk = ChunkSize()
         self._ready: deque[Item] = deque()
-        self._back: deque[int] = deque()  # ascending numbers of returned loans, which come first in _ready
+        self._back: deque[int] = deque()  # ascending numbers of returned elements, which come first in _ready
         self._left: list[Item] = []  # elements that were ready at the time of closing
         self._line: Line[Attempt] = Line(lambda _: None)
         self._pulling: asyncio.Task[None] | None = None
@@ -142,7 +142,7 @@ class DatasetIterator:
     async def __anext__(self) -> Any:
         try:
             if self._ready and not self._line and self._closed is None:
-                return self._pop()
+                return self._pop_element()
             taken = self.take(self.name)
             return await taken if isinstance(taken, AsyncResult) else taken
         except QueueClosed:
@@ -178,10 +178,10 @@ class DatasetIterator:
         -------
         object or AsyncResult
         """
-        return self._take(operation, self._pop)
+        return self._take_or_wait(operation, self._pop_element)
 
     def take_loan(self, operation: str) -> Any:
-        """Return the next element as a `Loan` if available, else an AsyncResult of the `Loan`.
+        """Return the next element as a `DeliveredElement` if available, else an AsyncResult of the `DeliveredElement`.
 
         Parameters
         ----------
@@ -190,16 +190,16 @@ class DatasetIterator:
 
         Returns
         -------
-        Loan or AsyncResult
+        DeliveredElement or AsyncResult
         """
-        return self._take(operation, self._lend)
+        return self._take_or_wait(operation, self._pop_delivered)
 
-    def put_back(self, loan: Loan) -> None:
+    def put_back(self, loan: DeliveredElement) -> None:
         """Return an element to its place before all later elements.
 
         Parameters
         ----------
-        loan : Loan
+        loan : DeliveredElement
             Result of `take_loan`; ignored if a state was restored since, or the iterator is closed.
         """
         if loan.stage is not self._stage or self._closed is not None:
@@ -208,21 +208,21 @@ class DatasetIterator:
         self._back.insert(place, loan.number)
         self._ready.insert(place, loan.item)
         self._delivered -= 1
-        self._serve()
+        self._serve_requests()
 
-    def _take(self, operation: str, pop: Callable[[], Any]) -> Any:
+    def _take_or_wait(self, operation: str, pop: Callable[[], Any]) -> Any:
         """Return the next element by `pop` if available and no request waits, else join the line."""
-        self._enter()
+        self._bind_loop()
         if not self._line:
             if self._ready:
                 return pop()
             if self._ended:
-                raise self._end(operation)
+                raise self._end_error(operation)
         waiting = self._line.join(Attempt(operation), lambda attempt: self._go_on(attempt, pop), self._give_up)
-        self._serve()
+        self._serve_requests()
         return waiting
 
-    def _enter(self) -> None:
+    def _bind_loop(self) -> None:
         """Bind the iterator to the running event loop; raise if closed or bound to another loop."""
         loop = asyncio.get_running_loop()
         if self._closed is not None:
@@ -237,13 +237,13 @@ class DatasetIterator:
                 )
             self._loop = loop
 
-    def _lend(self) -> Loan:
-        # a returned loan keeps its old number, so that a second return finds its old place
-        loan = Loan(self._back[0] if self._back else self._delivered, self._ready[0], self._stage)
-        self._pop()  # raises a failure, which is delivered for good
+    def _pop_delivered(self) -> DeliveredElement:
+        # a returned element keeps its old number, so that a second return finds its old place
+        loan = DeliveredElement(self._back[0] if self._back else self._delivered, self._ready[0], self._stage)
+        self._pop_element()  # raises a failure, which is delivered for good
         return loan
 
-    def _pop(self) -> Any:
+    def _pop_element(self) -> Any:
         value = self._ready.popleft()[0]
         if self._back:
             self._back.popleft()
@@ -252,7 +252,7 @@ class DatasetIterator:
             raise value.error
         return value
 
-    def _end(self, operation: str) -> QueueClosed:
+    def _end_error(self, operation: str) -> QueueClosed:
         return QueueClosed(
             f"{self.name} has no element left",
             got=f"the end, after {self._delivered} elements",
@@ -273,13 +273,13 @@ class DatasetIterator:
                 )
             return pop()
         finally:
-            self._serve()
+            self._serve_requests()
 
     def _give_up(self, attempt: Attempt) -> None:
         self._line.leave(attempt)
-        self._serve()
+        self._serve_requests()
 
-    def _serve(self) -> None:
+    def _serve_requests(self) -> None:
         """Wake requests for which there are elements; for the first of the others, start to make elements."""
         line = self._line
         while (first := line.first_waiting) is not None:
@@ -287,13 +287,13 @@ class DatasetIterator:
             if line.promised < len(self._ready):
                 line.wake(first)
             elif self._ended:
-                line.end(first, self._end(first.operation))
+                line.end(first, self._end_error(first.operation))
             else:
                 if self._pulling is None and self._loop is not None:
-                    self._pulling = self._loop.create_task(self._pull(), context=self._context.copy())
+                    self._pulling = self._loop.create_task(self._pull_elements(), context=self._context.copy())
                 return
 
-    async def _pull(self) -> None:
+    async def _pull_elements(self) -> None:
         """Make elements until a chunk is full, as long as they come quickly, and serve requests as elements arrive.
 
         The task also goes on when all requests have been cancelled; its elements serve later requests.
@@ -308,19 +308,19 @@ class DatasetIterator:
                     raise  # this task was ended, or a state was restored
                 ended = True
                 what = f"{self.name} has failed: {type(error).__name__}: {error}"
-                chunk = [(failure(what, self._delivered, None, error, hint="see its cause"), None)]
+                chunk = [(make_failure(what, self._delivered, None, error, hint="see its cause"), None)]
             else:
                 ended = not chunk
             if stage is not self._stage:
                 return  # a state was restored meanwhile
             self._ended = ended
-            self._chunk.learn(chunk)
+            self._chunk.adapt_to(chunk)
             self._ready.extend(chunk)
             if perf_counter() > until:
                 break
-            self._serve()
+            self._serve_requests()
         self._pulling = None
-        self._serve()
+        self._serve_requests()
 
     def statistics(self) -> IteratorStatistics:
         """Return the iterator's figures, from any thread; ``session.include_statistics`` takes the iterator."""
@@ -381,7 +381,7 @@ class DatasetIterator:
         dataset = dataset or self._dataset
         try:
             version, iteration = state["version"], count_of(state.get("iteration", 0))
-            stage = self._open(dataset, iteration)
+            stage = self._open_stage(dataset, iteration)
             # a state may come from a damaged or foreign file: wrong types and keys are its fault
             ready, delivered = restored_items(state["ready"]), count_of(state["delivered"])
             stage.restore(state["stage"])
@@ -398,13 +398,13 @@ class DatasetIterator:
             )
 
         # in two phases: several iterators can be restored together, or none of them
-        def change() -> None:
+        def switch_to_state() -> None:
             self._dataset = dataset
-            self._replace(stage, iteration, ready, delivered)
+            self._replace_stage(stage, iteration, ready, delivered)
             if self._on_iteration is not None:
                 self._on_iteration(iteration)
 
-        return change
+        return switch_to_state
 
     def begin_again(self, dataset: Opens, iteration: int) -> None:
         """Restart at the first element of a Dataset.
@@ -419,9 +419,9 @@ class DatasetIterator:
         if self._closed is not None:
             raise self._closed
         self._dataset = dataset
-        self._replace(self._open(dataset, iteration), iteration, [], 0)
+        self._replace_stage(self._open_stage(dataset, iteration), iteration, [], 0)
 
-    def _replace(self, stage: Stage, iteration: int, ready: list[Item], delivered: int) -> None:
+    def _replace_stage(self, stage: Stage, iteration: int, ready: list[Item], delivered: int) -> None:
         """Switch to another stage; a task closes the old one."""
         old, self._stage, self.iteration = self._stage, stage, iteration
         pulling, self._pulling = self._pulling, None
@@ -430,12 +430,12 @@ class DatasetIterator:
         self._left.clear()
         self._chunk = ChunkSize()
         if self._loop is not None and not self._loop.is_closed():
-            closing = self._loop.create_task(_close(pulling, old))
+            closing = self._loop.create_task(_close_stage(pulling, old))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
-        self._serve()
+        self._serve_requests()
 
-    def _open(self, dataset: Opens, iteration: int) -> Stage:
+    def _open_stage(self, dataset: Opens, iteration: int) -> Stage:
         return dataset.open_stage(Context(self._threads, iteration=iteration))
 
     # ---- the end
@@ -457,7 +457,7 @@ class DatasetIterator:
         self.cancel(SessionClosed(f"{self.name} was closed", hint="make another iterator of its Dataset"))
         pulling, self._pulling = self._pulling, None
         try:
-            await _close(pulling, self._stage)
+            await _close_stage(pulling, self._stage)
             for each in list(self._closing):
                 # unlike await, wait does not raise the task's exception
                 await asyncio.wait([each])
@@ -467,13 +467,13 @@ class DatasetIterator:
 
 def _close_dropped(stage: Stage, threads: BlockingCalls) -> None:
     """Close the stages of an iterator dropped without closing."""
-    closing = asyncio.get_running_loop().create_task(_close(None, stage))
+    closing = asyncio.get_running_loop().create_task(_close_stage(None, stage))
     _dropped.add(closing)
     closing.add_done_callback(_dropped.discard)
     threads.shutdown()
 
 
-async def _close(pulling: asyncio.Task[None] | None, stage: Stage) -> None:
+async def _close_stage(pulling: asyncio.Task[None] | None, stage: Stage) -> None:
     try:
         await end_task(pulling)
     finally:

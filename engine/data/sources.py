@@ -21,7 +21,7 @@ from .arguments import check_counts
 from .dataset import Dataset
 from .stages import combining
 from .stages import sources as stages
-from .stages.elements import leaves_of, packed
+from .stages.elements import leaves_of, pack_leaves
 
 Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -145,8 +145,8 @@ def from_arrays(arrays: Any) -> Dataset:
             got=[array.shape for array in leaves],
             hint="cut them to one length, or make one Dataset of each and zip_datasets",
         )
-    spec = packed(arrays, (TensorSpec(array.shape[1:], array.dtype) for array in leaves))
-    return Dataset(stages.ArraysStage, spec=spec, arrays=packed(arrays, iter(leaves)))
+    spec = pack_leaves(arrays, (TensorSpec(array.shape[1:], array.dtype) for array in leaves))
+    return Dataset(stages.ArraysStage, spec=spec, arrays=pack_leaves(arrays, iter(leaves)))
 
 
 @refuses_misuse
@@ -183,7 +183,7 @@ def from_npz(path: str | os.PathLike[str], names: str | Iterable[str] | None = N
     [[0, 1, 2], [3]]
     """
     name_of = os.fspath(path)
-    headers = _headers(name_of)
+    headers = _read_headers(name_of)
     wanted = list(headers) if names is None else [names] if isinstance(names, str) else list(names)
     _check_headers(name_of, headers, wanted)
     spec = {name: TensorSpec(headers[name][0][1:], as_dtype(headers[name][1])) for name in wanted}
@@ -211,7 +211,7 @@ def _check_headers(name_of: str, headers: dict[str, tuple[tuple[int, ...], np.dt
         )
 
 
-def _headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+def _read_headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     """Return shapes and dtypes of an archive's arrays; OSError if the file is missing, GraphError if damaged."""
     found = {}
     # outside of the try block: a missing file is an OSError, a damaged one a GraphError
@@ -289,7 +289,7 @@ def from_text(files: Files, compression: str = "auto") -> Dataset:
     ...     asyncio.run(main(directory))
     [['one', 'two'], ['three']]
     """
-    return _records(files, "text", "line", compression, TensorSpec([], "string"))
+    return _records_dataset(files, "text", "line", compression, TensorSpec([], "string"))
 
 
 @refuses_misuse
@@ -320,7 +320,7 @@ def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
     ...     asyncio.run(main(directory))
     [array([3])]
     """
-    return _records(files, "tfrecord", "record", compression, TensorSpec([None], "uint8"))
+    return _records_dataset(files, "tfrecord", "record", compression, TensorSpec([None], "uint8"))
 
 
 @refuses_misuse
@@ -363,10 +363,10 @@ def from_fixed_length_records(
     check_counts(record_bytes=record_bytes)
     check_counts(least=0, header_bytes=header_bytes, footer_bytes=footer_bytes)
     layout = FixedLayout(record_bytes, header_bytes, footer_bytes)
-    return _records(files, layout, "record", compression, TensorSpec([record_bytes], "uint8"))
+    return _records_dataset(files, layout, "record", compression, TensorSpec([record_bytes], "uint8"))
 
 
-def _records(files: Files, format: str | FixedLayout, unit: str, compression: str, spec: TensorSpec) -> Dataset:
+def _records_dataset(files: Files, format: str | FixedLayout, unit: str, compression: str, spec: TensorSpec) -> Dataset:
     """Return the Dataset of the records of files in a format, whose `unit` is named in errors."""
     return Dataset(
         stages.RecordsStage,

@@ -109,10 +109,10 @@ def parse_example(record: bytes) -> dict[str, Array | list[bytes]]:
     """
     found: dict[str, Array | list[bytes]] = {}
     try:
-        for number, features in _fields(record):
-            for entry in (each for n, each in _fields(features) if n == 1) if number == 1 else ():
-                parts = dict(_fields(entry))
-                found[bytes(parts.get(1, b"")).decode()] = _feature(parts.get(2, b""))
+        for number, features in _read_fields(record):
+            for entry in (each for n, each in _read_fields(features) if n == 1) if number == 1 else ():
+                parts = dict(_read_fields(entry))
+                found[bytes(parts.get(1, b"")).decode()] = _parse_feature(parts.get(2, b""))
     except (ValueError, IndexError, TypeError, OverflowError, struct.error) as error:
         is_bytes = isinstance(record, (bytes, bytearray, memoryview))
         raise TagloomError(
@@ -155,25 +155,28 @@ def make_example(features: Mapping[str, Any]) -> bytes:
             got=f"{features!r:.80}",
             hint='make_example({"label": [3]})',
         )
-    entries = [_field(1, name.encode()) + _field(2, _serialized(name, value)) for name, value in features.items()]
-    return _field(1, b"".join(_field(1, entry) for entry in entries))
+    entries = [
+        _encode_field(1, name.encode()) + _encode_field(2, _serialize_feature(name, value))
+        for name, value in features.items()
+    ]
+    return _encode_field(1, b"".join(_encode_field(1, entry) for entry in entries))
 
 
 # ---- reading
 
 
-def _fields(message: Any) -> Iterator[tuple[int, Any]]:
+def _read_fields(message: Any) -> Iterator[tuple[int, Any]]:
     """Yield the numbers and values of a message's fields; fields of 32 and 64 bits as bytes."""
     view, place = memoryview(message), 0
     while place < len(view):
-        key, place = _varint(view, place)
+        key, place = _read_varint(view, place)
         kind, number = key & 7, key >> 3
         if kind == _VARINT:
-            value, place = _varint(view, place)
+            value, place = _read_varint(view, place)
             yield number, value
             continue
         if kind == _BYTES:
-            size, place = _varint(view, place)
+            size, place = _read_varint(view, place)
         elif kind in (_FIXED64, _FIXED32):
             size = 8 if kind == _FIXED64 else 4
         else:
@@ -184,7 +187,7 @@ def _fields(message: Any) -> Iterator[tuple[int, Any]]:
         place += size
 
 
-def _varint(view: Any, place: int) -> tuple[int, int]:
+def _read_varint(view: Any, place: int) -> tuple[int, int]:
     """Return the integer of variable length at a place, and the next place; ValueError above 64 bits."""
     value = shift = 0
     while True:
@@ -198,36 +201,36 @@ def _varint(view: Any, place: int) -> tuple[int, int]:
             raise ValueError("a number of more than 64 bits")  # ten bytes of 7 bits each
 
 
-def _feature(message: Any) -> Array | list[bytes]:
+def _parse_feature(message: Any) -> Array | list[bytes]:
     """Return the list of a serialized tf.train.Feature, as an array or list of bytes."""
-    for kind, values in _fields(message):
+    for kind, values in _read_fields(message):
         if kind == _LISTS["bytes"]:
-            return [bytes(each) for number, each in _fields(values) if number == 1]
-        parts = [each for number, each in _fields(values) if number == 1]  # packed, or a field each
+            return [bytes(each) for number, each in _read_fields(values) if number == 1]
+        parts = [each for number, each in _read_fields(values) if number == 1]  # packed, or a field each
         if kind == _LISTS["float"]:
             return np.frombuffer(b"".join(parts), "<f4").astype(np.float32)
         if kind == _LISTS["int64"]:
-            numbers = [n for each in parts for n in ([each] if isinstance(each, int) else _varints(each))]
+            numbers = [n for each in parts for n in ([each] if isinstance(each, int) else _read_varints(each))]
             # two's complement: -1 arrives as 2**64 - 1
             return np.array(numbers, np.uint64).astype(np.int64)
     return []
 
 
-def _varints(view: Any) -> Iterator[int]:
+def _read_varints(view: Any) -> Iterator[int]:
     place = 0
     while place < len(view):
-        value, place = _varint(view, place)
+        value, place = _read_varint(view, place)
         yield value
 
 
 # ---- writing
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return _as_varint(number << 3 | _BYTES) + _as_varint(len(content)) + content
+def _encode_field(number: int, content: bytes) -> bytes:
+    return _encode_varint(number << 3 | _BYTES) + _encode_varint(len(content)) + content
 
 
-def _as_varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)
@@ -236,29 +239,29 @@ def _as_varint(value: int) -> bytes:
     return bytes(found)
 
 
-def _serialized(name: str, value: Any) -> bytes:
+def _serialize_feature(name: str, value: Any) -> bytes:
     """Return a serialized tf.train.Feature of a value; DtypeError if the value does not fit."""
-    texts = _texts(value)
+    texts = _encode_texts(value)
     if texts is not None:
-        return _field(_LISTS["bytes"], b"".join(_field(1, each) for each in texts))
-    array = _numbers(value)
+        return _encode_field(_LISTS["bytes"], b"".join(_encode_field(1, each) for each in texts))
+    array = _as_number_vector(value)
     if array.dtype.kind in "bui":
         if array.dtype == np.uint64 and array.size and int(array.max()) > _MOST:
-            raise _unfit(name, f"integers from {-_MOST - 1} to {_MOST}", int(array.max()))
+            raise _misfit_error(name, f"integers from {-_MOST - 1} to {_MOST}", int(array.max()))
         # negative integers are written as their two's complement of 64 bits
-        numbers = b"".join(_as_varint(int(each) & 0xFFFFFFFFFFFFFFFF) for each in array)
-        return _field(_LISTS["int64"], _field(1, numbers))
+        numbers = b"".join(_encode_varint(int(each) & 0xFFFFFFFFFFFFFFFF) for each in array)
+        return _encode_field(_LISTS["int64"], _encode_field(1, numbers))
     if array.dtype.kind == "f":
         # an overflow is found below, and reported with the name of the feature
         with np.errstate(over="ignore"):
             floats = array.astype("<f4")
         if not np.array_equal(np.isinf(floats), np.isinf(array)):
-            raise _unfit(name, f"floats of at most {np.finfo(np.float32).max:.4g}", float(np.abs(array).max()))
-        return _field(_LISTS["float"], _field(1, floats.tobytes()))
-    raise _unfit(name, "integers, floats, bytes or strings", array.dtype)
+            raise _misfit_error(name, f"floats of at most {np.finfo(np.float32).max:.4g}", float(np.abs(array).max()))
+        return _encode_field(_LISTS["float"], _encode_field(1, floats.tobytes()))
+    raise _misfit_error(name, "integers, floats, bytes or strings", array.dtype)
 
 
-def _unfit(name: str, wanted: str, got: object) -> DtypeError:
+def _misfit_error(name: str, wanted: str, got: object) -> DtypeError:
     return DtypeError(
         f"feature '{name}' cannot be in a tf.train.Example",
         wanted=wanted,
@@ -267,7 +270,7 @@ def _unfit(name: str, wanted: str, got: object) -> DtypeError:
     )
 
 
-def _numbers(value: Any) -> Array:
+def _as_number_vector(value: Any) -> Array:
     """Return a vector of the numbers of a value; bfloat16, unknown to NumPy, is widened to float32."""
     try:
         array = np.asarray(value).ravel()
@@ -276,23 +279,23 @@ def _numbers(value: Any) -> Array:
     return array.astype(np.float32) if array.dtype == bfloat16.numpy else array
 
 
-def _texts(value: Any) -> list[bytes] | None:
+def _encode_texts(value: Any) -> list[bytes] | None:
     """Return the strings of a value, row by row, in UTF-8; None if the value is empty or has other elements."""
     if isinstance(value, np.ndarray):
-        return _texts_of_array(value)
+        return _encode_texts_of_array(value)
     if isinstance(value, str):
         return [value.encode()]
     if isinstance(value, (bytes, bytearray)) or (isinstance(value, memoryview) and value.format == "B"):
         return [bytes(value)]
     if not isinstance(value, (list, tuple)) or not value:
         return None
-    rows = [_texts(each) for each in value]
+    rows = [_encode_texts(each) for each in value]
     return None if None in rows else [text for row in rows if row is not None for text in row]
 
 
-def _texts_of_array(array: Array) -> list[bytes] | None:
+def _encode_texts_of_array(array: Array) -> list[bytes] | None:
     if array.dtype.kind not in "SUTO":
         return None
     if array.size:
-        return _texts(array.ravel().tolist())
+        return _encode_texts(array.ravel().tolist())
     return None if array.dtype.kind == "O" else []

@@ -26,7 +26,7 @@ from ..ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue
 from ..ops.support.arguments import known_rank, static_int
 from ..ops.support.common import shape_of
 from .family import RESULT, SHARED, metric
-from .streaming import Collections, Metric, streamed, weighted
+from .streaming import Collections, Metric, apply_weights, stream_metric
 
 _MISSING = np.iinfo(np.int64).min  # padding of shorter rows of sparse labels; never a class number
 
@@ -65,9 +65,9 @@ class _Sets:
     """
 
     def __init__(self, labels: Any, best: Tensor, class_id: int | None) -> None:
-        classes = _classes(labels, best)
-        self.best: Tensor = _once(best)
-        self.right: Tensor = logical_and(_once(classes), logical_not(equal(classes, _MISSING)))
+        classes = _right_classes(labels, best)
+        self.best: Tensor = _is_first_occurrence(best)
+        self.right: Tensor = logical_and(_is_first_occurrence(classes), logical_not(equal(classes, _MISSING)))
         if class_id is not None:
             wanted = np.int64(static_int(class_id, "class_id"))
             self.best = logical_and(self.best, equal(best, wanted))
@@ -75,7 +75,7 @@ class _Sets:
         counted = logical_and(expand_dims(self.best, -1), expand_dims(self.right, -2))
         self.matches: Tensor = logical_and(counted, equal(expand_dims(best, -1), expand_dims(classes, -2)))
 
-    def counts(self, *kinds: str) -> Mapping[str, Tensor]:
+    def count_outcomes(self, *kinds: str) -> Mapping[str, Tensor]:
         """Return each row's number of true positives, false positives or false negatives."""
         is_right, is_found = reduce_any(self.matches, -1), reduce_any(self.matches, -2)
         outcomes = {
@@ -86,15 +86,15 @@ class _Sets:
         return {kind: reduce_sum(in_dtype(outcomes[kind], float32), -1) for kind in kinds}
 
 
-def _classes(labels: Any, best: Tensor) -> Tensor:
+def _right_classes(labels: Any, best: Tensor) -> Tensor:
     """Return the right classes as int64 numbers of shape [..., num_labels]."""
     if isinstance(labels, (SparseTensor, SparseTensorValue)):
-        values = _integers(labels.values, "labels")
+        values = _to_class_numbers(labels.values, "labels")
         labels = sparse_tensor_to_dense(
             SparseTensor(labels.indices, values, labels.dense_shape), convert_to_tensor(np.int64(_MISSING)), False
         )
         labels.set_shape([None] * known_rank(best, "a metric at k"))
-    classes = _integers(labels, "labels")
+    classes = _to_class_numbers(labels, "labels")
     rank = known_rank(classes, "a metric at k")
     if best.rank == rank + 1:
         classes, rank = expand_dims(classes, -1), rank + 1
@@ -112,7 +112,7 @@ def _classes(labels: Any, best: Tensor) -> Tensor:
     return behind(classes, [assert_equal(ours, theirs, "rows of labels and predictions")])
 
 
-def _integers(value: Any, what: str) -> Tensor:
+def _to_class_numbers(value: Any, what: str) -> Tensor:
     tensor = convert_to_tensor(value)
     if not tensor.dtype.is_integer:
         raise DtypeError(
@@ -121,7 +121,7 @@ def _integers(value: Any, what: str) -> Tensor:
     return in_dtype(tensor, int64)
 
 
-def _once(numbers: Tensor) -> Tensor:
+def _is_first_occurrence(numbers: Tensor) -> Tensor:
     """Return True for each number at its first occurrence in its row."""
     places = apply("Range", *(convert_to_tensor(bound, int32) for bound in (0, shape_of(numbers)[-1], 1)))
     is_before = greater(expand_dims(places, -1), places)
@@ -129,7 +129,7 @@ def _once(numbers: Tensor) -> Tensor:
     return logical_not(reduce_any(logical_and(same, is_before), -1))
 
 
-def _best(predictions: Any, k: Any) -> Tensor:
+def _find_best_classes(predictions: Any, k: Any) -> Tensor:
     """Return the numbers of the k best classes of each row, best first."""
     count = static_int(k, "k")
     if count < 1:
@@ -140,11 +140,11 @@ def _best(predictions: Any, k: Any) -> Tensor:
     return in_dtype(top_k(scores, count)[1], int64)
 
 
-def _share(part: Tensor, rest: Tensor) -> Tensor:
+def _share_of_both(part: Tensor, rest: Tensor) -> Tensor:
     return div_no_nan(part, part + rest)
 
 
-def _ratio(
+def _stream_share(
     kinds: tuple[str, str],
     labels: Any,
     best: Tensor,
@@ -154,9 +154,9 @@ def _ratio(
     updates: Collections,
 ) -> Metric:
     """Return the share of the first kind in the counts of both kinds, over all steps."""
-    counts = _Sets(labels, best, class_id).counts(*kinds)
-    sums = {kind: reduce_sum(weighted(count, weights)[0]) for kind, count in counts.items()}
-    return streamed(_share, sums, float32, metrics, updates)
+    counts = _Sets(labels, best, class_id).count_outcomes(*kinds)
+    sums = {kind: reduce_sum(apply_weights(count, weights)[0]) for kind, count in counts.items()}
+    return stream_metric(_share_of_both, sums, float32, metrics, updates)
 
 
 _SCORES = "[[0.1, 0.7, 0.2], [0.3, 0.1, 0.6]]"
@@ -175,8 +175,8 @@ def precision_at_k(
 ) -> Metric:
     """Fraction of right classes among the k best classes of all rows."""
     with name_scope(name, "precision_at_k"):
-        best, kinds = _best(predictions, k), ("true_positives", "false_positives")
-        return _ratio(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+        best, kinds = _find_best_classes(predictions, k), ("true_positives", "false_positives")
+        return _stream_share(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
 
 
 @metric("[[0], [2]], [[1, 2], [2, 0]]", "0.25", family=RANKED)
@@ -198,8 +198,8 @@ def precision_at_top_k(
         Number of best classes to use from each row; all when None.
     """
     with name_scope(name, "precision_at_top_k"):
-        best, kinds = _first(predictions_idx, k), ("true_positives", "false_positives")
-        return _ratio(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+        best, kinds = _take_first_classes(predictions_idx, k), ("true_positives", "false_positives")
+        return _stream_share(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
 
 
 @metric(f"[[0, 1], [2, 0]], {_SCORES}, k=1", "0.5", family=RANKED)
@@ -218,8 +218,8 @@ def recall_at_k(
     With a single label in each row this is the accuracy of the k best classes.
     """
     with name_scope(name, "recall_at_k"):
-        best, kinds = _best(predictions, k), ("true_positives", "false_negatives")
-        return _ratio(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+        best, kinds = _find_best_classes(predictions, k), ("true_positives", "false_negatives")
+        return _stream_share(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
 
 
 @metric("[[0, 1], [2, 0]], [[1], [2]]", "0.5", family=RANKED)
@@ -241,8 +241,8 @@ def recall_at_top_k(
         Number of best classes to use from each row; all when None.
     """
     with name_scope(name, "recall_at_top_k"):
-        best, kinds = _first(predictions_idx, k), ("true_positives", "false_negatives")
-        return _ratio(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+        best, kinds = _take_first_classes(predictions_idx, k), ("true_positives", "false_negatives")
+        return _stream_share(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
 
 
 @metric(f"[[0, 1], [2, 0]], {_SCORES}, k=3", "0.9167", "round(float(session.run(update)), 4)", family=RANKED)
@@ -261,18 +261,18 @@ def average_precision_at_k(
     labels, or k if less; a row without labels counts as 0.
     """
     with name_scope(name, "average_precision_at_k"):
-        sets = _Sets(labels, _best(predictions, k), None)
+        sets = _Sets(labels, _find_best_classes(predictions, k), None)
         is_right = in_dtype(reduce_any(sets.matches, -1), float32)
         # Ranks skip repeated classes.
         places = cumsum(in_dtype(sets.best, float32), axis=-1)
         precisions = reduce_sum(is_right * div_no_nan(cumsum(is_right, axis=-1), places), -1)
         most = minimum(reduce_sum(in_dtype(sets.right, float32), -1), convert_to_tensor(float(static_int(k, "k"))))
-        products, factors = weighted(div_no_nan(precisions, most), weights)
+        products, factors = apply_weights(div_no_nan(precisions, most), weights)
         sums = {"total": reduce_sum(products), "count": reduce_sum(factors)}
-        return streamed(div_no_nan, sums, float32, metrics_collections, updates_collections)
+        return stream_metric(div_no_nan, sums, float32, metrics_collections, updates_collections)
 
 
-def _first(predictions_idx: Any, k: int | None) -> Tensor:
+def _take_first_classes(predictions_idx: Any, k: int | None) -> Tensor:
     """Return the first k of the best classes; all when k is None."""
-    best = _integers(predictions_idx, "predictions_idx")
+    best = _to_class_numbers(predictions_idx, "predictions_idx")
     return best if k is None else best[..., : static_int(k, "k")]

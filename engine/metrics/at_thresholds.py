@@ -20,7 +20,7 @@ from ..ops.math.linear import matmul
 from ..ops.math.reductions import reduce_sum
 from .family import SCORES, metric
 from .outcomes import SUMMARIES
-from .streaming import Collections, Metric, same_ranks, streamed, weighted
+from .streaming import Collections, Metric, apply_weights, same_ranks, stream_metric
 
 EPSILON = 1e-7  # keeps quotients finite, as TensorFlow's does
 
@@ -32,7 +32,7 @@ def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> d
     scores = of_one_shape(labels, in_dtype(predictions, float32))
     within = [assert_greater_equal(scores, 0.0, "predictions"), assert_less_equal(scores, 1.0, "predictions")]
     scores = behind(scores, within)
-    positive, factors = weighted(in_dtype(labels, float32), weights)
+    positive, factors = apply_weights(in_dtype(labels, float32), weights)
     # A matrix product counts the positives and negatives above every threshold at once.
     both = stack([reshape(positive, [-1]), reshape(factors - positive, [-1])], 1)
     limits = constant(np.asarray(thresholds, np.float32).reshape(-1, 1))
@@ -69,10 +69,10 @@ class Metrics(Protocol):
     ) -> Metric: ...
 
 
-def _at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any, example: str) -> Metrics:
+def _make_metric_at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any, example: str) -> Metrics:
     """Return the metric computed from the `needed` counts; its docstring begins with `summary`."""
 
-    def found(
+    def compute_at_thresholds(
         labels: Any,
         predictions: Any,
         thresholds: Sequence[float],
@@ -84,10 +84,10 @@ def _at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any,
         with name_scope(name, kind):
             counts = counts_at(checked_thresholds(thresholds), labels, predictions, weights)
             used = {name: counts[name] for name in needed}
-            return streamed(compute, used, float32, metrics_collections, updates_collections)
+            return stream_metric(compute, used, float32, metrics_collections, updates_collections)
 
-    found.__name__ = found.__qualname__ = f"{kind}_at_thresholds"
-    found.__doc__ = f"""{summary}, for each threshold above which a prediction is positive.
+    compute_at_thresholds.__name__ = compute_at_thresholds.__qualname__ = f"{kind}_at_thresholds"
+    compute_at_thresholds.__doc__ = f"""{summary}, for each threshold above which a prediction is positive.
 
     Parameters
     ----------
@@ -101,33 +101,33 @@ def _at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any,
     arguments = "[0, 0, 1, 1, 1], [0.125, 0.5, 0.25, 0.5, 0.875], [0.25, 0.75]"
     line = "[round(x, 4) for x in session.run(update).tolist()]"
     result = "A float32 vector, as long as the thresholds"
-    return metric(arguments, example, line, result, SCORES)(found)
+    return metric(arguments, example, line, result, SCORES)(compute_at_thresholds)
 
 
-def _counting(kind: str, example: str) -> Metrics:
-    return _at_thresholds(kind, SUMMARIES[kind], [kind], lambda count: count, example)
+def _make_count_at_thresholds(kind: str, example: str) -> Metrics:
+    return _make_metric_at_thresholds(kind, SUMMARIES[kind], [kind], lambda count: count, example)
 
 
-def share(part: Tensor, rest: Tensor) -> Tensor:
+def share_of_both(part: Tensor, rest: Tensor) -> Tensor:
     """Return the share of a part in the whole, 0 for an empty whole."""
     return part / (part + rest + EPSILON)
 
 
-true_positives_at_thresholds: Metrics = _counting("true_positives", "[2.0, 1.0]")
-false_positives_at_thresholds: Metrics = _counting("false_positives", "[1.0, 0.0]")
-false_negatives_at_thresholds: Metrics = _counting("false_negatives", "[1.0, 2.0]")
-true_negatives_at_thresholds: Metrics = _counting("true_negatives", "[1.0, 2.0]")
-precision_at_thresholds: Metrics = _at_thresholds(
+true_positives_at_thresholds: Metrics = _make_count_at_thresholds("true_positives", "[2.0, 1.0]")
+false_positives_at_thresholds: Metrics = _make_count_at_thresholds("false_positives", "[1.0, 0.0]")
+false_negatives_at_thresholds: Metrics = _make_count_at_thresholds("false_negatives", "[1.0, 2.0]")
+true_negatives_at_thresholds: Metrics = _make_count_at_thresholds("true_negatives", "[1.0, 2.0]")
+precision_at_thresholds: Metrics = _make_metric_at_thresholds(
     "precision",
     "Fraction of right predictions among the positive predictions of all steps",
     ["true_positives", "false_positives"],
-    share,
+    share_of_both,
     "[0.6667, 1.0]",
 )
-recall_at_thresholds: Metrics = _at_thresholds(
+recall_at_thresholds: Metrics = _make_metric_at_thresholds(
     "recall",
     "Fraction of the positive labels of all steps predicted as positive",
     ["true_positives", "false_negatives"],
-    share,
+    share_of_both,
     "[0.6667, 0.3333]",
 )

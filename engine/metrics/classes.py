@@ -18,19 +18,19 @@ from ..ops.math.comparison import equal, not_equal
 from ..ops.math.reductions import reduce_mean, reduce_sum
 from ..ops.support.arguments import static_int
 from .family import metric
-from .streaming import Collections, Metric, same_ranks, streamed, weighted
+from .streaming import Collections, Metric, apply_weights, same_ranks, stream_metric
 
 
-def _flat(labels: Any, predictions: Any, weights: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _flatten_classes(labels: Any, predictions: Any, weights: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return labels and predictions as int64 vectors, with a weight for each."""
     labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, int64)
     predictions = of_one_shape(labels, in_dtype(predictions, int64))
-    _, factors = weighted(ones_like(labels, float32), weights)
+    _, factors = apply_weights(ones_like(labels, float32), weights)
     return tuple(reshape(x, [-1]) for x in (labels, predictions, factors))  # type: ignore[return-value]
 
 
-def _classes(num_classes: Any) -> int:
+def _check_num_classes(num_classes: Any) -> int:
     count = static_int(num_classes, "num_classes")
     if count < 1:
         raise GraphError("there is a class at least", wanted="1 or more", got=count, hint="give num_classes=10")
@@ -74,7 +74,7 @@ def mean_iou(
     OpError
         When a step runs the operation, if a class number is out of range.
     """
-    count = _classes(num_classes)
+    count = _check_num_classes(num_classes)
 
     def mean_of(matrix: Tensor) -> Tensor:
         # In the flattened matrix the diagonal is every (count + 1)-th element.
@@ -84,9 +84,9 @@ def mean_iou(
         return div_no_nan(reduce_sum(div_no_nan(hits, union)), seen)
 
     with name_scope(name, "mean_iou"):
-        true, predicted, factors = _flat(labels, predictions, weights)
+        true, predicted, factors = _flatten_classes(labels, predictions, weights)
         matrix = scatter_nd(stack([true, predicted], 1), in_dtype(factors, float64), [count, count])
-        return streamed(
+        return stream_metric(
             lambda total: in_dtype(mean_of(total), float32),
             {"total_confusion_matrix": matrix},
             None,
@@ -132,13 +132,13 @@ def mean_per_class_accuracy(
     OpError
         When a step runs the operation, if a label is out of range.
     """
-    count = _classes(num_classes)
+    count = _check_num_classes(num_classes)
     with name_scope(name, "mean_accuracy"):
-        true, predicted, factors = _flat(labels, predictions, weights)
+        true, predicted, factors = _flatten_classes(labels, predictions, weights)
         rows = expand_dims(true, 1)
         hits = factors * in_dtype(equal(true, predicted), float32)
         sums = {"total": scatter_nd(rows, factors, [count]), "count": scatter_nd(rows, hits, [count])}
-        return streamed(
+        return stream_metric(
             lambda total, right: reduce_mean(div_no_nan(right, total)),
             sums,
             float32,

@@ -18,9 +18,9 @@ from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import log
 from ..ops.math.reductions import reduce_sum
 from ..ops.support.arguments import static_fraction, static_int
-from .at_thresholds import EPSILON, checked_thresholds, counts_at, share
+from .at_thresholds import EPSILON, checked_thresholds, counts_at, share_of_both
 from .family import SCORES, metric
-from .streaming import Collections, Metric, streamed
+from .streaming import Collections, Metric, stream_metric
 
 _ROUNDED = "round(float(session.run(update)), 4)"
 _CURVES = ("ROC", "PR")
@@ -33,7 +33,7 @@ _CAREFUL = "careful_interpolation"
 _SMALL = 1e-6  # added to numerators and denominators of the areas, as in TensorFlow
 
 
-def _spaced(count: int, given: Sequence[float] | None = None) -> list[float]:
+def _space_thresholds(count: int, given: Sequence[float] | None = None) -> list[float]:
     """Return thresholds from below 0 to above 1: the given thresholds, or `count` at equal distances."""
     if given is None and static_int(count, "num_thresholds") < 2:
         raise GraphError(
@@ -91,20 +91,20 @@ def auc(
             hint="leave them out for the trapezoidal rule on the ROC curve",
         )
 
-    def area(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+    def compute_area(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
         if careful:
-            return _interpolated(tp, fp, fn)
+            return _interpolate_area(tp, fp, fn)
         recall = (tp + _SMALL) / (tp + fn + _SMALL)
         x, y = (fp / (fp + tn + _SMALL), recall) if curve == "ROC" else (recall, (tp + _SMALL) / (tp + fp + _SMALL))
         # Thresholds ascend, so x descends from point to point.
         return reduce_sum((x[:-1] - x[1:]) * _SUMS[summation_method](y[:-1], y[1:]))
 
     with name_scope(name, "auc"):
-        counts = counts_at(_spaced(num_thresholds, thresholds), labels, predictions, weights)
-        return streamed(area, counts, float32, metrics_collections, updates_collections)
+        counts = counts_at(_space_thresholds(num_thresholds, thresholds), labels, predictions, weights)
+        return stream_metric(compute_area, counts, float32, metrics_collections, updates_collections)
 
 
-def _interpolated(tp: Tensor, fp: Tensor, fn: Tensor) -> Tensor:
+def _interpolate_area(tp: Tensor, fp: Tensor, fn: Tensor) -> Tensor:
     """Return the area under precision over recall if both counts change linearly between points."""
     positives = tp + fp
     slope = div_no_nan(tp[:-1] - tp[1:], maximum(positives[:-1] - positives[1:], 0))
@@ -143,13 +143,13 @@ def sensitivity_at_specificity(
     """
     wanted = static_fraction(specificity, "specificity")
 
-    def sensitivity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
-        nearest = argmin(absolute(share(tn, fp) - wanted), 0)
-        return gather(share(tp, fn), nearest)
+    def compute_sensitivity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+        nearest = argmin(absolute(share_of_both(tn, fp) - wanted), 0)
+        return gather(share_of_both(tp, fn), nearest)
 
     with name_scope(name, "sensitivity_at_specificity"):
-        counts = counts_at(_spaced(num_thresholds), labels, predictions, weights)
-        return streamed(sensitivity, counts, float32, metrics_collections, updates_collections)
+        counts = counts_at(_space_thresholds(num_thresholds), labels, predictions, weights)
+        return stream_metric(compute_sensitivity, counts, float32, metrics_collections, updates_collections)
 
 
 @metric("[0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0", "0.5", line=_ROUNDED, family=SCORES)
@@ -180,10 +180,11 @@ def specificity_at_sensitivity(
     """
     wanted = static_fraction(sensitivity, "sensitivity")
 
-    def specificity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
-        nearest = argmin(reverse(absolute(share(tp, fn) - wanted), [0]), 0)  # argmin returns the first of equals
-        return gather(reverse(share(tn, fp), [0]), nearest)
+    def compute_specificity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+        # reversed: of equally near thresholds argmin returns the first, and the highest is wanted
+        nearest = argmin(reverse(absolute(share_of_both(tp, fn) - wanted), [0]), 0)
+        return gather(reverse(share_of_both(tn, fp), [0]), nearest)
 
     with name_scope(name, "specificity_at_sensitivity"):
-        counts = counts_at(_spaced(num_thresholds), labels, predictions, weights)
-        return streamed(specificity, counts, float32, metrics_collections, updates_collections)
+        counts = counts_at(_space_thresholds(num_thresholds), labels, predictions, weights)
+        return stream_metric(compute_specificity, counts, float32, metrics_collections, updates_collections)

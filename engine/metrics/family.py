@@ -89,10 +89,10 @@ def metric(
         The decorator.
     """
 
-    def completed(function: F) -> F:
+    def complete_metric(function: F) -> F:
         if arguments is not None:
             call = f"{function.__name__}({arguments})"
             function.__doc__ = f"{function.__doc__}".rstrip() + _EXAMPLE.format(call=call, line=line, shown=shown)
         return builds(replace(family, returns=RESULT.format(result)).complete(function))
 
-    return completed
+    return complete_metric

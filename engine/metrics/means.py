@@ -16,19 +16,19 @@ from ..ops.math.elementwise import sqrt
 from ..ops.math.reductions import reduce_sum
 from ..ops.support.arguments import static_int
 from .family import AS_VALUES, metric
-from .streaming import Collections, Metric, result_dtype, same_ranks, streamed, weighted
+from .streaming import Collections, Metric, apply_weights, result_dtype, same_ranks, stream_metric
 
 
-def _mean(
+def _stream_mean(
     values: Tensor, weights: Any, metrics: Collections, updates: Collections, finish: Any = lambda mean: mean
 ) -> Metric:
     dtype = result_dtype(values)
-    products, factors = weighted(in_dtype(values, dtype), weights)
+    products, factors = apply_weights(in_dtype(values, dtype), weights)
     sums = {"total": reduce_sum(products), "count": reduce_sum(factors)}
-    return streamed(lambda total, count: finish(div_no_nan(total, count)), sums, dtype, metrics, updates)
+    return stream_metric(lambda total, count: finish(div_no_nan(total, count)), sums, dtype, metrics, updates)
 
 
-def _floating(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
+def _to_floating(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
     """Return labels and predictions in the same shape and floating dtype."""
     dtype = result_dtype(convert_to_tensor(labels), convert_to_tensor(predictions))
     labels, predictions = same_ranks(in_dtype(labels, dtype), in_dtype(predictions, dtype))
@@ -62,7 +62,7 @@ def mean(
     ([1.5, 3.0], 3.0)
     """
     with name_scope(name, "mean"):
-        return _mean(convert_to_tensor(values), weights, metrics_collections, updates_collections)
+        return _stream_mean(convert_to_tensor(values), weights, metrics_collections, updates_collections)
 
 
 @metric(result="Of the shape of the values; float64 for float64 values, else float32")
@@ -99,9 +99,9 @@ def mean_tensor(
     with name_scope(name, "mean"):
         values = convert_to_tensor(values)
         dtype = result_dtype(values)
-        products, factors = weighted(in_dtype(values, dtype), weights)
+        products, factors = apply_weights(in_dtype(values, dtype), weights)
         sums = {"total_tensor": products, "count_tensor": factors}
-        return streamed(div_no_nan, sums, dtype, metrics_collections, updates_collections)
+        return stream_metric(div_no_nan, sums, dtype, metrics_collections, updates_collections)
 
 
 @metric("[1, 2, 3, 4], [1, 2, 3, 0]", "0.75")
@@ -124,7 +124,7 @@ def accuracy(
         labels, predictions = same_ranks(labels, predictions)
         predictions = of_one_shape(labels, in_dtype(predictions, labels.dtype))
         correct = in_dtype(apply("Equal", predictions, labels), float32)
-        return _mean(correct, weights, metrics_collections, updates_collections)
+        return _stream_mean(correct, weights, metrics_collections, updates_collections)
 
 
 @metric("[1.0, 2.0], [3.0, 2.0]", "2.0", result=AS_VALUES)
@@ -138,8 +138,8 @@ def mean_squared_error(
 ) -> Metric:
     """Mean of the squared differences of all steps."""
     with name_scope(name, "mean_squared_error"):
-        labels, predictions = _floating(labels, predictions)
-        return _mean(squared_difference(labels, predictions), weights, metrics_collections, updates_collections)
+        labels, predictions = _to_floating(labels, predictions)
+        return _stream_mean(squared_difference(labels, predictions), weights, metrics_collections, updates_collections)
 
 
 @metric("[1.0, 2.0], [4.0, 5.0]", "3.0", result=AS_VALUES)
@@ -153,9 +153,9 @@ def root_mean_squared_error(
 ) -> Metric:
     """Root of the mean of the squared differences of all steps."""
     with name_scope(name, "root_mean_squared_error"):
-        labels, predictions = _floating(labels, predictions)
+        labels, predictions = _to_floating(labels, predictions)
         squares = squared_difference(labels, predictions)
-        return _mean(squares, weights, metrics_collections, updates_collections, sqrt)
+        return _stream_mean(squares, weights, metrics_collections, updates_collections, sqrt)
 
 
 @metric("[1.0, 2.0], [3.0, 2.0], weights=[3.0, 1.0]", "1.5", result=AS_VALUES)
@@ -169,8 +169,8 @@ def mean_absolute_error(
 ) -> Metric:
     """Mean of the absolute differences of all steps."""
     with name_scope(name, "mean_absolute_error"):
-        labels, predictions = _floating(labels, predictions)
-        return _mean(absolute(labels - predictions), weights, metrics_collections, updates_collections)
+        labels, predictions = _to_floating(labels, predictions)
+        return _stream_mean(absolute(labels - predictions), weights, metrics_collections, updates_collections)
 
 
 @metric("[1.0, 4.0], [3.0, 2.0], normalizer=[1.0, 4.0]", "1.25", result=AS_VALUES)
@@ -191,12 +191,12 @@ def mean_relative_error(
         Of the shape of the labels, often the labels themselves.
     """
     with name_scope(name, "mean_relative_error"):
-        labels, predictions = _floating(labels, predictions)
-        _, normalizer = _floating(labels, in_dtype(normalizer, labels.dtype))
+        labels, predictions = _to_floating(labels, predictions)
+        _, normalizer = _to_floating(labels, in_dtype(normalizer, labels.dtype))
         is_zero = apply("Equal", normalizer, 0)
         # The inner where keeps the unselected quotient finite, so that its gradient is not NaN.
         errors = where(is_zero, 0, absolute(labels - predictions) / where(is_zero, 1, normalizer))
-        return _mean(errors, weights, metrics_collections, updates_collections)
+        return _stream_mean(errors, weights, metrics_collections, updates_collections)
 
 
 @metric("[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]], dim=1", "0.5")
@@ -227,9 +227,9 @@ def mean_cosine_distance(
         Adds this step; the value after the update.
     """
     with name_scope(name, "mean_cosine_distance"):
-        labels, predictions = _floating(labels, predictions)
+        labels, predictions = _to_floating(labels, predictions)
         products = reduce_sum(labels * predictions, static_int(dim, "dim"), keepdims=True)
-        return _mean(products, weights, metrics_collections, updates_collections, lambda found: 1 - found)
+        return _stream_mean(products, weights, metrics_collections, updates_collections, lambda found: 1 - found)
 
 
 @metric("[1.0, 2.0, 3.0, 4.0], 2.0", "0.25")
@@ -255,4 +255,4 @@ def percentage_below(
     """
     with name_scope(name, "percentage_below_threshold"):
         below = in_dtype(apply("Less", values, threshold), float32)
-        return _mean(below, weights, metrics_collections, updates_collections)
+        return _stream_mean(below, weights, metrics_collections, updates_collections)

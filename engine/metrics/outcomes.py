@@ -13,7 +13,7 @@ from ..ops.control.weights import in_dtype, of_one_shape
 from ..ops.math.arithmetic import div_no_nan
 from ..ops.math.reductions import reduce_sum
 from .family import ANSWERS, metric
-from .streaming import Collections, Metric, same_ranks, streamed, weighted
+from .streaming import Collections, Metric, apply_weights, same_ranks, stream_metric
 
 KINDS = {  # kind: (label, prediction)
     "true_positives": (True, True),
@@ -29,7 +29,7 @@ SUMMARIES = {
 }
 
 
-def _counts(labels: Any, predictions: Any, weights: Any, *kinds: str) -> Mapping[str, Tensor]:
+def _count_outcomes(labels: Any, predictions: Any, weights: Any, *kinds: str) -> Mapping[str, Tensor]:
     """Return the total weight of the elements of each kind."""
     labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
@@ -37,12 +37,12 @@ def _counts(labels: Any, predictions: Any, weights: Any, *kinds: str) -> Mapping
     counts = {}
     for kind in kinds:
         label, prediction = KINDS[kind]
-        is_kind = apply("LogicalAnd", _is(labels, label), _is(predictions, prediction))
-        counts[kind] = reduce_sum(weighted(in_dtype(is_kind, float32), weights)[0])
+        is_kind = apply("LogicalAnd", _matches_outcome(labels, label), _matches_outcome(predictions, prediction))
+        counts[kind] = reduce_sum(apply_weights(in_dtype(is_kind, float32), weights)[0])
     return counts
 
 
-def _is(x: Tensor, wanted: bool) -> Tensor:
+def _matches_outcome(x: Tensor, wanted: bool) -> Tensor:
     return x if wanted else apply("LogicalNot", x)
 
 
@@ -60,10 +60,10 @@ class Count(Protocol):
     ) -> Metric: ...
 
 
-def _count(kind: str, example: str) -> Count:
+def _make_count(kind: str, example: str) -> Count:
     """Return the metric counting outcomes of a kind; `example` is the output of its docstring's example."""
 
-    def counted(
+    def count_outcome(
         labels: Any,
         predictions: Any,
         weights: Any = None,
@@ -72,19 +72,19 @@ def _count(kind: str, example: str) -> Count:
         name: str | None = None,
     ) -> Metric:
         with name_scope(name, kind):
-            counts = _counts(labels, predictions, weights, kind)
-            return streamed(lambda count: count, counts, float32, metrics_collections, updates_collections)
+            counts = _count_outcomes(labels, predictions, weights, kind)
+            return stream_metric(lambda count: count, counts, float32, metrics_collections, updates_collections)
 
-    counted.__name__ = counted.__qualname__ = kind
-    counted.__doc__ = f"{SUMMARIES[kind]}."
+    count_outcome.__name__ = count_outcome.__qualname__ = kind
+    count_outcome.__doc__ = f"{SUMMARIES[kind]}."
     line = "[float(session.run(update)) for _ in range(2)]"
-    return metric("[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]", example, line, family=ANSWERS)(counted)
+    return metric("[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]", example, line, family=ANSWERS)(count_outcome)
 
 
-true_positives: Count = _count("true_positives", "[2.0, 4.0]")
-false_positives: Count = _count("false_positives", "[1.0, 2.0]")
-false_negatives: Count = _count("false_negatives", "[1.0, 2.0]")
-true_negatives: Count = _count("true_negatives", "[1.0, 2.0]")
+true_positives: Count = _make_count("true_positives", "[2.0, 4.0]")
+false_positives: Count = _make_count("false_positives", "[1.0, 2.0]")
+false_negatives: Count = _make_count("false_negatives", "[1.0, 2.0]")
+true_negatives: Count = _make_count("true_negatives", "[1.0, 2.0]")
 
 
 @metric("[1, 1, 1, 0, 0], [1, 0, 0, 1, 0]", "0.5", family=ANSWERS)
@@ -98,8 +98,8 @@ def precision(
 ) -> Metric:
     """Fraction of right predictions among the positive predictions of all steps; 0 without positive predictions."""
     with name_scope(name, "precision"):
-        counts = _counts(labels, predictions, weights, "true_positives", "false_positives")
-        return streamed(_share, counts, float32, metrics_collections, updates_collections)
+        counts = _count_outcomes(labels, predictions, weights, "true_positives", "false_positives")
+        return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
 
 
 @metric("[1, 1, 1, 1, 0], [1, 0, 0, 0, 1]", "0.25", family=ANSWERS)
@@ -113,9 +113,9 @@ def recall(
 ) -> Metric:
     """Fraction of the positive labels of all steps predicted as positive; 0 without positive labels."""
     with name_scope(name, "recall"):
-        counts = _counts(labels, predictions, weights, "true_positives", "false_negatives")
-        return streamed(_share, counts, float32, metrics_collections, updates_collections)
+        counts = _count_outcomes(labels, predictions, weights, "true_positives", "false_negatives")
+        return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
 
 
-def _share(part: Tensor, rest: Tensor) -> Tensor:
+def _share_of_both(part: Tensor, rest: Tensor) -> Tensor:
     return div_no_nan(part, part + rest)

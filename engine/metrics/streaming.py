@@ -84,7 +84,7 @@ def reset(scope: str | None = None, name: str = "reset_metrics") -> Operation:
     return group(*(v.initializer for v in metric_variables(scope)), name=name)
 
 
-def _kept(name: str, increment: Tensor) -> Variable:
+def _make_sum_variable(name: str, increment: Tensor) -> Variable:
     """Return a variable for the sum of the increments, initially zero."""
     if not increment.shape.is_fully_known:
         raise ShapeError(
@@ -103,7 +103,7 @@ def _kept(name: str, increment: Tensor) -> Variable:
     return variable
 
 
-def streamed(
+def stream_metric(
     compute: Callable[..., Tensor],
     increments: Mapping[str, Tensor],
     dtype: DType | None,
@@ -132,7 +132,7 @@ def streamed(
         Read after the update, in a step that runs both.
     update : Tensor
     """
-    variables = [_kept(name, increment) for name, increment in increments.items()]
+    variables = [_make_sum_variable(name, increment) for name, increment in increments.items()]
     sums = [v.assign_add(in_dtype(x, float64)) for v, x in zip(variables, increments.values(), strict=True)]
     # Accesses of a variable are ordered as built: value() reads after assign_add in a step that runs both.
     update, value = (updated or compute)(*sums), compute(*(v.value() for v in variables))
@@ -162,7 +162,7 @@ def result_dtype(*values: Tensor) -> DType:
     return float64 if any(v.dtype is float64 for v in values) else float32
 
 
-def weighted(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
+def apply_weights(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
     """Return values times their weights, and a weight for each value; 1 where `weights` is None.
 
     Weights may have an additional last dimension of 1, or lack the last dimension of the values: then of whole rows.

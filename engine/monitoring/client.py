@@ -74,15 +74,15 @@ def sockets_of(target: str | None) -> list[Path]:
 
 def ask_all(paths: list[Path]) -> list[Answer]:
     """Return the answers of several sessions, except of sessions that have ended."""
-    return [answer for path in paths if (answer := ask(path)) is not None]
+    return [answer for path in paths if (answer := ask_session(path)) is not None]
 
 
-def ask(path: Path) -> Answer | None:
+def ask_session(path: Path) -> Answer | None:
     """Return the answer of a session; None if the session has ended."""
     name = path.name.partition("-")[0]
     pid = int(name) if name.isdecimal() else None
     try:
-        told = _parsed(_fetched(path, "/statistics"))
+        told = _parse_statistics(_fetch_body(path, "/statistics"))
     except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
         return None
     except TimeoutError:
@@ -92,7 +92,7 @@ def ask(path: Path) -> Answer | None:
     return Answer(path, told["pid"], told)
 
 
-def _fetched(path: Path, what: str) -> bytes:
+def _fetch_body(path: Path, what: str) -> bytes:
     """Return the body of the response to a GET request for `what`; ValueError unless its status is 200."""
     deadline = monotonic() + _SECONDS
     data = bytearray()
@@ -117,7 +117,7 @@ def _fetched(path: Path, what: str) -> bytes:
     return body
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
+def _parse_statistics(body: bytes) -> dict[str, Any]:
     """Return the statistics in an answer; ValueError for invalid JSON, or fields of another version."""
     try:
         told = json.loads(body)

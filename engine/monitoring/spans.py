@@ -56,7 +56,7 @@ class Spans:
     """
 
     def __init__(self, tracer: Any = None) -> None:
-        self._tracer = tracer if tracer is not None else _api().get_tracer("tagloom", VERSION)
+        self._tracer = tracer if tracer is not None else _import_api().get_tracer("tagloom", VERSION)
 
     def begin_step(self, fetches: tuple[str, ...]) -> Callable[[StepRecord], None]:
         """Begin the span of a step, make the span current, and return the function that ends the span.
@@ -74,18 +74,18 @@ class Spans:
         current = self._tracer.start_as_current_span(
             "tagloom.step",
             attributes={"tagloom.step.fetches": fetches},
-            record_exception=False,  # `_describe` records the error of the StepRecord
+            record_exception=False,  # `_describe_step` records the error of the StepRecord
             set_status_on_exception=False,
         )
         span = current.__enter__()
 
-        def end(record: StepRecord) -> None:
+        def end_span(record: StepRecord) -> None:
             try:
-                _describe(span, record)
+                _describe_step(span, record)
             finally:
                 current.__exit__(None, None, None)
 
-        return end
+        return end_span
 
     def __call__(self, record: StepRecord) -> None:
         """Record a step after its end, such as a partial run, with its beginning computed from its duration."""
@@ -93,7 +93,7 @@ class Spans:
         attributes = {"tagloom.step.fetches": record.fetches}
         span = self._tracer.start_span("tagloom.step", start_time=began, attributes=attributes)
         try:
-            _describe(span, record)
+            _describe_step(span, record)
         finally:
             span.end()
 
@@ -107,20 +107,20 @@ class Spans:
         attributes = {"tagloom.checkpoint.step": saving.step, "tagloom.checkpoint.bytes": saving.nbytes}
         span = self._tracer.start_span("tagloom.checkpoint", attributes=attributes)
 
-        def end(saving: Any) -> None:
+        def end_span(saving: Any) -> None:
             try:
                 span.set_attribute("tagloom.checkpoint.seconds", saving.seconds)
                 if saving.error is not None:
-                    _fail(span, saving.error)
+                    _record_error(span, saving.error)
                 else:
                     span.set_attribute("tagloom.checkpoint.path", str(saving.path))
             finally:
                 span.end()
 
-        saving.add_done_callback(end)
+        saving.add_done_callback(end_span)
 
 
-def _describe(span: Any, record: StepRecord) -> None:
+def _describe_step(span: Any, record: StepRecord) -> None:
     """Set a span's attributes from a step's record; None values are left out, as OpenTelemetry refuses them."""
     attributes = {
         "number": record.number,
@@ -133,14 +133,14 @@ def _describe(span: Any, record: StepRecord) -> None:
         if value is not None:
             span.set_attribute(f"tagloom.step.{name}", value)
     if record.outcome in _FAILED and record.error is not None:
-        _fail(span, record.error)
+        _record_error(span, record.error)
 
 
-def _fail(span: Any, error: BaseException) -> None:
-    trace = _api()
+def _record_error(span: Any, error: BaseException) -> None:
+    trace = _import_api()
     span.record_exception(error)
     span.set_status(trace.Status(trace.StatusCode.ERROR, str(error).split("\n")[0]))
 
 
-def _api() -> Any:
+def _import_api() -> Any:
     return import_extra("opentelemetry.trace", "opentelemetry", "spans are those of OpenTelemetry")

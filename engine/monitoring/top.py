@@ -39,7 +39,7 @@ class Rates:
     def __init__(self) -> None:
         self._before: dict[str, tuple[float, float]] = {}
 
-    def of(self, key: str, time: float, total: float) -> float | None:
+    def rate_of(self, key: str, time: float, total: float) -> float | None:
         """Return the growth of a total per second since the last call with this key; None at the first call."""
         before = self._before.get(key)
         self._before[key] = time, total
@@ -48,7 +48,7 @@ class Rates:
         return (total - before[1]) / (time - before[0])
 
 
-def top(target: str | None, once: bool, as_json: bool, interval: float) -> int:
+def watch_sessions(target: str | None, once: bool, as_json: bool, interval: float) -> int:
     """Show the sessions of a process, a socket, or all processes, until they end or the user interrupts.
 
     Parameters
@@ -75,9 +75,9 @@ def top(target: str | None, once: bool, as_json: bool, interval: float) -> int:
     if not interval > 0:
         raise TagloomError("interval is no time", wanted="seconds above 0", got=interval, hint="--interval 1")
     sockets_of(target)  # raises at the first look; later, an absence of sockets means that the sessions have ended
-    with nullcontext(_print_json) if as_json else _shown(live=not once) as show:
+    with nullcontext(_print_json) if as_json else _open_display(live=not once) as show:
         for look in count():
-            answers = _look(target)
+            answers = _ask_sessions(target)
             show(answers)
             if once or not answers:
                 return int(look == 0 and not any(each.told for each in answers))
@@ -85,7 +85,7 @@ def top(target: str | None, once: bool, as_json: bool, interval: float) -> int:
     raise AssertionError("count() does not end")
 
 
-def _look(target: str | None) -> list[Answer]:
+def _ask_sessions(target: str | None) -> list[Answer]:
     try:
         return ask_all(sockets_of(target))
     except TagloomError:
@@ -98,7 +98,7 @@ def _print_json(answers: list[Answer]) -> None:
 
 
 @contextmanager
-def _shown(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
+def _open_display(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
     """Enter with a function that shows answers by rich; updated in place if `live` and on a terminal."""
     if not is_installed("rich"):
         raise TagloomError(
@@ -109,16 +109,16 @@ def _shown(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
 
     console, rates = Console(), Rates()
     if not live or not console.is_terminal:
-        yield lambda answers: console.print(screen(answers, rates))
+        yield lambda answers: console.print(draw_screen(answers, rates))
         return
     with Live(console=console, auto_refresh=False) as display:
-        yield lambda answers: display.update(screen(answers, rates), refresh=True)
+        yield lambda answers: display.update(draw_screen(answers, rates), refresh=True)
 
 
 # ---- tables
 
 
-def screen(answers: list[Answer], rates: Rates) -> RenderableType:
+def draw_screen(answers: list[Answer], rates: Rates) -> RenderableType:
     """Return the picture of the answers: a table of several processes, or all sessions of a single process."""
     from rich.console import Group
     from rich.text import Text
@@ -126,13 +126,13 @@ def screen(answers: list[Answer], rates: Rates) -> RenderableType:
     if not answers:
         return Text("nothing to look at any longer")
     if len({each.pid for each in answers}) > 1:
-        return Group(_processes(answers, rates), Text("tagloom top PID shows one of them"))
-    return Group(*(part for each in answers for part in _session(each, rates)))
+        return Group(_process_table(answers, rates), Text("tagloom top PID shows one of them"))
+    return Group(*(part for each in answers for part in _session_parts(each, rates)))
 
 
-def _processes(answers: list[Answer], rates: Rates) -> RenderableType:
+def _process_table(answers: list[Answer], rates: Rates) -> RenderableType:
     columns = "pid", "session", "steps/s", "running", "failed", "memory", "command"
-    return _table(columns, [_process_row(each, rates) for each in answers])
+    return _make_table(columns, [_process_row(each, rates) for each in answers])
 
 
 def _process_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def _process_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
             return _told_row(answer, rates)
         except _OF_STRANGERS as error:
             problem = f"{_STRANGE}: {error}"
-    return str(answer.pid), "", "", "", "", "", _plain(problem)
+    return str(answer.pid), "", "", "", "", "", _without_controls(problem)
 
 
 def _told_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
@@ -152,12 +152,12 @@ def _told_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
     statistics = answer.told["statistics"]
     return (
         str(answer.pid),
-        _plain(answer.told["session"]),
-        _rate(_steps_per_second(answer, rates)),
-        _number(statistics.get("steps_running")),
-        _number(statistics.get("steps_failed")),
-        _size(statistics.get("live_bytes")),
-        _plain(answer.told.get("command", ""))[:_COMMAND],
+        _without_controls(answer.told["session"]),
+        _format_rate(_steps_per_second(answer, rates)),
+        _format_number(statistics.get("steps_running")),
+        _format_number(statistics.get("steps_failed")),
+        _format_bytes(statistics.get("live_bytes")),
+        _without_controls(answer.told.get("command", ""))[:_COMMAND],
     )
 
 
@@ -165,10 +165,10 @@ def _steps_per_second(answer: Answer, rates: Rates) -> float | None:
     assert answer.told is not None
     found = answer.told["statistics"]
     ended = sum(found.get(f"steps_{how}") or 0 for how in ("finished", "failed", "cancelled", "timed_out"))
-    return rates.of(str(answer.path), answer.told.get("time", 0.0), ended)
+    return rates.rate_of(str(answer.path), answer.told.get("time", 0.0), ended)
 
 
-def _session(answer: Answer, rates: Rates) -> list[RenderableType]:
+def _session_parts(answer: Answer, rates: Rates) -> list[RenderableType]:
     """Return a line and the tables of a session, or a line with the problem."""
     from rich.text import Text
 
@@ -178,7 +178,7 @@ def _session(answer: Answer, rates: Rates) -> list[RenderableType]:
             return list(_told_session(answer, rates))
         except _OF_STRANGERS as error:
             problem = f"{_STRANGE}: {error}"
-    return [Text(f"process {answer.pid}: {_plain(problem)}")]
+    return [Text(f"process {answer.pid}: {_without_controls(problem)}")]
 
 
 def _told_session(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
@@ -187,96 +187,114 @@ def _told_session(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
 
     assert answer.told is not None
     told, found = answer.told, answer.told["statistics"]
-    per_second = _rate(_steps_per_second(answer, rates))
+    per_second = _format_rate(_steps_per_second(answer, rates))
     yield Text(
-        f"process {answer.pid}, session {_plain(told['session'])}: {per_second} steps/s; "
-        f"{_number(found.get('steps_running'))} running, {_number(found.get('steps_waiting'))} waiting, "
-        f"{_number(found.get('steps_finished'))} finished, {_number(found.get('steps_failed'))} failed; "
-        f"{_number(told.get('iterations'))} iterations alive in the process, a step itself is one"
+        f"process {answer.pid}, session {_without_controls(told['session'])}: {per_second} steps/s; "
+        f"{_format_number(found.get('steps_running'))} running, {_format_number(found.get('steps_waiting'))} waiting, "
+        f"{_format_number(found.get('steps_finished'))} finished, {_format_number(found.get('steps_failed'))} failed; "
+        f"{_format_number(told.get('iterations'))} iterations alive in the process, a step itself is one"
     )
-    yield from _tables(answer, rates)
+    yield from _session_tables(answer, rates)
 
 
-def _tables(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
+def _session_tables(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
     """Yield the tables of a session that have rows."""
     assert answer.told is not None
     told, found = answer.told, answer.told["statistics"]
-    figures, time = _mapping(found.get("figures")), told.get("time", 0.0)
-    queues = {**_mapping(figures.get("queues")), **_mapping(figures.get("staging areas"))}
-    keyed = {**_mapping(figures.get("barriers")), **_mapping(figures.get("map staging areas"))}
-    accumulators = _mapping(figures.get("accumulators"))
+    figures, time = _as_mapping(found.get("figures")), told.get("time", 0.0)
+    queues = {**_as_mapping(figures.get("queues")), **_as_mapping(figures.get("staging areas"))}
+    keyed = {**_as_mapping(figures.get("barriers")), **_as_mapping(figures.get("map staging areas"))}
+    accumulators = _as_mapping(figures.get("accumulators"))
     parts: list[tuple[tuple[str, ...], Iterable[tuple[str, ...]]]] = [
-        (("device", "memory", "", "at most", "kept from step to step"), _memory_rows(_mapping(found.get("devices")))),
-        (("swapped to", "bytes"), _swap_rows(_mapping(found.get("swapped_bytes")))),
+        (
+            ("device", "memory", "", "at most", "kept from step to step"),
+            _memory_rows(_as_mapping(found.get("devices"))),
+        ),
+        (("swapped to", "bytes"), _swap_rows(_as_mapping(found.get("swapped_bytes")))),
         (("loop", "iterations", "in flight", "limited by"), _loop_rows(told["loops"])),
         (_QUEUE, _queue_rows(queues, str(answer.path), time, rates)),
         (_KEYED, _keyed_rows(keyed)),
         (("accumulator", "gradients", "step", "takers", "dropped"), _accumulator_rows(accumulators)),
-        (_ITERATOR, _iterator_rows(_mapping(figures.get("iterators")), str(answer.path), time, rates)),
-        (_RUNNER, _runner_rows(_mapping(figures.get("runners")), str(answer.path), time, rates)),
-        (_CHECKPOINTS, _checkpoint_rows(_mapping(figures.get("checkpoints")))),
+        (_ITERATOR, _iterator_rows(_as_mapping(figures.get("iterators")), str(answer.path), time, rates)),
+        (_RUNNER, _runner_rows(_as_mapping(figures.get("runners")), str(answer.path), time, rates)),
+        (_CHECKPOINTS, _checkpoint_rows(_as_mapping(figures.get("checkpoints")))),
     ]
     for columns, rows in parts:
         if listed := list(rows):
-            yield _table(columns, listed)
+            yield _make_table(columns, listed)
 
 
 def _memory_rows(devices: _Told) -> Iterator[tuple[str, ...]]:
     for name, each in devices.items():
         live, limit = each.get("live_bytes"), each.get("limit_bytes")
-        used = _size(live) if limit is None else f"{_size(live)} of {_size(limit)}"
-        peak, kept = _size(each.get("peak_bytes")), _size(each.get("resource_bytes"))
-        yield _plain(short_device(name)), used, _bar(live, limit), peak, kept
+        used = _format_bytes(live) if limit is None else f"{_format_bytes(live)} of {_format_bytes(limit)}"
+        peak, kept = _format_bytes(each.get("peak_bytes")), _format_bytes(each.get("resource_bytes"))
+        yield _without_controls(short_device(name)), used, _draw_bar(live, limit), peak, kept
 
 
 def _swap_rows(tiers: _Told) -> Iterator[tuple[str, ...]]:
     for name, size in tiers.items():
-        yield _plain(name), _size(size)
+        yield _without_controls(name), _format_bytes(size)
 
 
 def _loop_rows(loops: list[_Told]) -> Iterator[tuple[str, ...]]:
     for each in loops:
-        in_flight = f"{each.get('mean_in_flight', 0.0):.1f} of {_number(each.get('window'))}"
-        yield _plain(each.get("name")), _number(each.get("iterations")), in_flight, _plain(each.get("limiter"))
+        in_flight = f"{each.get('mean_in_flight', 0.0):.1f} of {_format_number(each.get('window'))}"
+        yield (
+            _without_controls(each.get("name")),
+            _format_number(each.get("iterations")),
+            in_flight,
+            _without_controls(each.get("limiter")),
+        )
 
 
 def _queue_rows(queues: _Told, path: str, time: float, rates: Rates) -> Iterator[tuple[str, ...]]:
     """Yield a row for each queue; the rates' keys have the socket's path, as sessions may have queues of one name."""
     for name, each in queues.items():
         size, capacity = each.get("size"), each.get("capacity")
-        full = _number(size) if capacity is None else f"{_number(size)} of {_number(capacity)}"
+        full = _format_number(size) if capacity is None else f"{_format_number(size)} of {_format_number(capacity)}"
         yield (
-            _plain(name) + (" (closed)" if each.get("closed") else ""),
+            _without_controls(name) + (" (closed)" if each.get("closed") else ""),
             full,
-            _bar(size, capacity),
-            _size(each.get("bytes")),
-            _number(each.get("waiting_putters")),
-            _number(each.get("waiting_takers")),
-            _rate(rates.of(f"{path} in {name}", time, each.get("enqueued", 0))),
-            _rate(rates.of(f"{path} out {name}", time, each.get("dequeued", 0))),
+            _draw_bar(size, capacity),
+            _format_bytes(each.get("bytes")),
+            _format_number(each.get("waiting_putters")),
+            _format_number(each.get("waiting_takers")),
+            _format_rate(rates.rate_of(f"{path} in {name}", time, each.get("enqueued", 0))),
+            _format_rate(rates.rate_of(f"{path} out {name}", time, each.get("dequeued", 0))),
         )
 
 
 def _keyed_rows(resources: _Told) -> Iterator[tuple[str, ...]]:
     for name, each in resources.items():
         size, capacity = each.get("size"), each.get("capacity")
-        full = _number(size) if capacity is None else f"{_number(size)} of {_number(capacity)}"
-        numbers = [_number(each.get(what)) for what in ("waiting_putters", "waiting_takers")]
-        incomplete = _number(each.get("incomplete"))
-        yield _plain(name), full, _bar(size, capacity), incomplete, _size(each.get("bytes")), *numbers
+        full = _format_number(size) if capacity is None else f"{_format_number(size)} of {_format_number(capacity)}"
+        numbers = [_format_number(each.get(what)) for what in ("waiting_putters", "waiting_takers")]
+        incomplete = _format_number(each.get("incomplete"))
+        yield (
+            _without_controls(name),
+            full,
+            _draw_bar(size, capacity),
+            incomplete,
+            _format_bytes(each.get("bytes")),
+            *numbers,
+        )
 
 
 def _accumulator_rows(accumulators: _Told) -> Iterator[tuple[str, ...]]:
     for name, each in accumulators.items():
-        yield (_plain(name), *(_number(each.get(what)) for what in ("count", "step", "waiting_takers", "dropped")))
+        yield (
+            _without_controls(name),
+            *(_format_number(each.get(what)) for what in ("count", "step", "waiting_takers", "dropped")),
+        )
 
 
 def _iterator_rows(iterators: _Told, path: str, time: float, rates: Rates) -> Iterator[tuple[str, ...]]:
     for name, each in iterators.items():
         yield (
-            _plain(name) + (" (closed)" if each.get("closed") else ""),
-            *(_number(each.get(what)) for what in ("ready", "waiting_takers", "delivered")),
-            _rate(rates.of(f"{path} of {name}", time, each.get("delivered", 0))),
+            _without_controls(name) + (" (closed)" if each.get("closed") else ""),
+            *(_format_number(each.get(what)) for what in ("ready", "waiting_takers", "delivered")),
+            _format_rate(rates.rate_of(f"{path} of {name}", time, each.get("delivered", 0))),
         )
 
 
@@ -285,12 +303,12 @@ def _runner_rows(runners: _Told, path: str, time: float, rates: Rates) -> Iterat
     for name, each in runners.items():
         steps = each.get("steps", 0)
         yield (
-            _plain(name),
-            _plain(each.get("state")),
-            _number(steps),
-            _rate(rates.of(f"{path} by {name}", time, steps)),
-            _number(each.get("restarts")),
-            _plain(each.get("last_error") or ""),
+            _without_controls(name),
+            _without_controls(each.get("state")),
+            _format_number(steps),
+            _format_rate(rates.rate_of(f"{path} by {name}", time, steps)),
+            _format_number(each.get("restarts")),
+            _without_controls(each.get("last_error") or ""),
         )
 
 
@@ -298,20 +316,27 @@ def _checkpoint_rows(checkpoints: _Told) -> Iterator[tuple[str, ...]]:
     """Yield a row for each Checkpointer, with the last checkpoint and a checkpoint being written."""
     for name, each in checkpoints.items():
         last, took = each.get("last_time"), each.get("last_seconds")
-        step = "none" if each.get("last_step") is None else _number(each["last_step"])
+        step = "none" if each.get("last_step") is None else _format_number(each["last_step"])
         if each.get("is_writing"):
-            step += f", writing {_number(each.get('writing_step'))}"
-        failed = _number(each.get("failed"))
+            step += f", writing {_format_number(each.get('writing_step'))}"
+        failed = _format_number(each.get("failed"))
         if each.get("last_error"):
-            failed += f": {_plain(each['last_error'])}"
+            failed += f": {_without_controls(each['last_error'])}"
         ago = "" if last is None else f"{max(0.0, time.time() - last):.0f} s"
-        yield _plain(name), step, ago, "" if took is None else f"{took:.2f} s", _size(each.get("last_bytes")), failed
+        yield (
+            _without_controls(name),
+            step,
+            ago,
+            "" if took is None else f"{took:.2f} s",
+            _format_bytes(each.get("last_bytes")),
+            failed,
+        )
 
 
 # ---- cells
 
 
-def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> RenderableType:
+def _make_table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> RenderableType:
     """Return a table of plain text: as Text objects, cells are not read as rich's markup."""
     from rich.table import Table
     from rich.text import Text
@@ -324,28 +349,28 @@ def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Renderabl
     return table
 
 
-def _mapping(value: Any) -> _Told:
+def _as_mapping(value: Any) -> _Told:
     return value if isinstance(value, dict) else {}
 
 
-def _plain(text: object) -> str:
+def _without_controls(text: object) -> str:
     """Return text without control characters, which another process's names might send to the terminal."""
     return "".join(each if each.isprintable() else "?" for each in str(text))
 
 
-def _bar(value: Any, whole: Any) -> str:
+def _draw_bar(value: Any, whole: Any) -> str:
     if not value or not whole:
         return ""
     return "#" * int(max(1, min(_BAR, round(_BAR * value / whole))))
 
 
-def _number(value: Any) -> str:
+def _format_number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int | float) else ""
 
 
-def _rate(value: float | None) -> str:
+def _format_rate(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}"
 
 
-def _size(value: Any) -> str:
+def _format_bytes(value: Any) -> str:
     return format_size(value) if isinstance(value, int) else ""

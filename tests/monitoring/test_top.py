@@ -164,7 +164,7 @@ def test_the_environment_lets_a_process_be_looked_at_as_it_is(body, runtime_dire
     )
     with opened(code, TAGLOOM_OBSERVE="1") as running:
         (path,) = client.sockets_of(str(running.pid))
-        assert client.ask(path).told["statistics"]["steps_finished"] == 1
+        assert client.ask_session(path).told["statistics"]["steps_finished"] == 1
     assert os.listdir(runtime_directory / "tagloom") == []
     with opened(code):
         assert os.listdir(runtime_directory / "tagloom") == []
@@ -311,7 +311,7 @@ def test_strange_answers_are_said(what, runtime_directory, monkeypatch, capsys):
     answer, problem = STRANGE[what]
     path = str(runtime_directory / "7-strange.sock")
     with answering(path, answer):
-        assert problem in client.ask(Path(path)).problem
+        assert problem in client.ask_session(Path(path)).problem
         assert main(["top", path, "--once"]) == 1
         assert capsys.readouterr().out.startswith("process 7: ")
         assert main(["top", path, "--once", "--json"]) == 1
@@ -336,12 +336,12 @@ def test_answers_of_odd_types_are_said(odd, runtime_directory, capsys):
     with answering(path, OK + json.dumps(told).encode()):
         assert main(["top", path, "--once"]) == 0
         assert capsys.readouterr().out.startswith("process 7: the answer is of another version")
-        other = dataclasses.replace(client.ask(Path(path)), pid=8)
-        strange = top.screen([client.ask(Path(path)), other], top.Rates())
+        other = dataclasses.replace(client.ask_session(Path(path)), pid=8)
+        strange = top.draw_screen([client.ask_session(Path(path)), other], top.Rates())
     assert len(strange.renderables) == 2  # a list of processes
 
 
 def test_who_ends_meanwhile_is_passed_over(runtime_directory):
-    assert client.ask(runtime_directory / "7-gone.sock") is None
+    assert client.ask_session(runtime_directory / "7-gone.sock") is None
     with answering(str(runtime_directory / "s"), b""):
-        assert client.ask(runtime_directory / "s") is None
+        assert client.ask_session(runtime_directory / "s") is None

@@ -44,17 +44,17 @@ class BatchStage(Stage):
         while True:
             if self._failed:
                 return [self._failed.popleft() for _ in range(min(most, len(self._failed)))]
-            if (full := self._full()) is not None:
-                made = await self._batch(self._gathered[full])
+            if (full := self._find_full_bucket()) is not None:
+                made = await self._make_batch(self._gathered[full])
                 # only after the await, so that a state saved during it has the elements
                 del self._gathered[full]
                 self._number += 1
                 return [made]
             if self._ended:
                 return []
-            await self._gather()
+            await self._gather_elements()
 
-    def _full(self) -> int | None:
+    def _find_full_bucket(self) -> int | None:
         """Return a bucket whose batch is complete, or None."""
         # a dict keeps the order of insertion: buckets whose first elements are older come first
         for bucket, items in self._gathered.items():
@@ -63,12 +63,12 @@ class BatchStage(Stage):
         return None
 
     @property
-    def _missing(self) -> int:
+    def _num_missing(self) -> int:
         """Number of elements to request, such that no batch gets too large."""
         return self._size - len(self._gathered.get(0, ()))
 
-    async def _gather(self) -> None:
-        chunk = await self.inputs[0].pull(self._missing)
+    async def _gather_elements(self) -> None:
+        chunk = await self.inputs[0].pull(self._num_missing)
         self._ended = not chunk
         for item in chunk:
             if type(item[0]) is Failure:
@@ -76,17 +76,17 @@ class BatchStage(Stage):
             elif (bucket := self.bucket_of(item)) >= 0:
                 self._gathered.setdefault(bucket, []).append(item)
 
-    async def _batch(self, items: list[Item]) -> Item:
+    async def _make_batch(self, items: list[Item]) -> Item:
         """Return the batch of some items, made in a thread if large, or its failure."""
         elements, origin = [value for value, _ in items], items[0][1]
         try:
             if nbytes_of(elements[0]) * len(elements) > _LARGE:
-                return await self.context.call(self._make, elements), origin
+                return await self.context.call_in_thread(self._make, elements), origin
             return self._make(elements), origin
         except Exception as error:
             what = getattr(error, "what", f"a batch cannot be made: {error}")
             fields = {name: getattr(error, name, None) for name in ("wanted", "got", "hint")}
-            return self.failure(what, self._number, origin, error, **fields), origin
+            return self.make_failure(what, self._number, origin, error, **fields), origin
 
     def own_state(self) -> Any:
         """Return the gathered elements."""
@@ -96,7 +96,7 @@ class BatchStage(Stage):
             "gathered": [(bucket, saved_items(items)) for bucket, items in self._gathered.items()],
         }
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Continue to gather."""
         self._number = count_of(own["number"])
         self._failed.extend(restored_items(own["failed"]))
@@ -136,7 +136,7 @@ class BucketStage(BatchStage):
             return -1
 
     @property
-    def _missing(self) -> int:
+    def _num_missing(self) -> int:
         """Number of elements to request: as many as complete the fullest bucket."""
         return min(size - len(self._gathered.get(bucket, ())) for bucket, size in enumerate(self._sizes))
 
@@ -144,7 +144,7 @@ class BucketStage(BatchStage):
         """Return the gathered elements, and the number of elements seen."""
         return {**super().own_state(), "seen": self._seen}
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Continue to gather."""
-        super().load(own)
+        super().load_own_state(own)
         self._seen = count_of(own["seen"])

@@ -12,7 +12,7 @@ from ...base.containers import Dicts
 from ...base.dtypes import as_dtype
 from ...base.errors import DtypeError, ShapeError
 from ...base.nest import rebuild_as
-from .elements import kind_of_element, leaves_of, parts_of, skeleton, summary
+from .elements import describe_element, kind_of_element, leaves_of, parts_of, skeleton_of
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +25,7 @@ def batch_of(elements: Sequence[Any]) -> Any:
     ShapeError, DtypeError
         If they differ.
     """
-    return _joined(elements, _stacked, None)
+    return _join_elements(elements, _stack_column, None)
 
 
 def padded_batch_of(elements: Sequence[Any], padding: Any = None) -> Any:
@@ -42,36 +42,37 @@ def padded_batch_of(elements: Sequence[Any], padding: Any = None) -> Any:
     ShapeError, DtypeError
         If structures, dtypes or ranks differ.
     """
-    return _joined(elements, _padded, padding)
+    return _join_elements(elements, _pad_column, padding)
 
 
-def _joined(elements: Sequence[Any], join: Any, padding: Any) -> Any:
+def _join_elements(elements: Sequence[Any], join: Any, padding: Any) -> Any:
     """Return the batch of elements: their structure, with columns of leaves joined by a function."""
     first = elements[0]
-    wanted = skeleton(first)
+    wanted = skeleton_of(first)
     if wanted is None:
         return join(elements, padding)
     for each in elements:
-        if skeleton(each) != wanted:
+        if skeleton_of(each) != wanted:
             raise ShapeError(
                 "the elements of a batch have different structures",
-                wanted=summary(first),
-                got=summary(each),
+                wanted=describe_element(first),
+                got=describe_element(each),
                 hint="let a map give all elements one structure",
             )
     if isinstance(kind_of_element(first), Dicts):
         columns = [[each[key] for each in elements] for key in first]
         fillings = [padding[key] if isinstance(padding, dict) else padding for key in first]
         return {
-            key: _joined(column, join, filling) for key, column, filling in zip(first, columns, fillings, strict=True)
+            key: _join_elements(column, join, filling)
+            for key, column, filling in zip(first, columns, fillings, strict=True)
         }
-    fillings = _fillings(first, padding)
+    fillings = _paddings_of_parts(first, padding)
     columns_of_parts = zip(*(parts_of(each) or [] for each in elements), strict=True)
-    parts = [_joined(column, join, filling) for column, filling in zip(columns_of_parts, fillings, strict=True)]
+    parts = [_join_elements(column, join, filling) for column, filling in zip(columns_of_parts, fillings, strict=True)]
     return rebuild_as(first, parts)
 
 
-def _fillings(first: Any, padding: Any) -> list[Any]:
+def _paddings_of_parts(first: Any, padding: Any) -> list[Any]:
     """Return the padding of each part of an element: its own where the padding has the element's structure."""
     count = len(parts_of(first) or [])
     if isinstance(padding, tuple):
@@ -79,23 +80,25 @@ def _fillings(first: Any, padding: Any) -> list[Any]:
     return parts_of(padding) or [] if type(padding) is type(first) else [padding] * count
 
 
-def _stacked(column: Sequence[Any], _: Any) -> Array:
-    arrays = _arrays(column)
+def _stack_column(column: Sequence[Any], _: Any) -> Array:
+    arrays = _column_arrays(column)
     if isinstance(arrays, np.ndarray):
         return arrays
     if len({array.shape for array in arrays}) > 1:
-        raise _different("shapes", arrays, "make batches by padded_batch, or let a map give all elements one shape")
+        raise _mismatch_error(
+            "shapes", arrays, "make batches by padded_batch, or let a map give all elements one shape"
+        )
     return np.stack(arrays)
 
 
-def _padded(column: Sequence[Any], padding: Any) -> Array:
+def _pad_column(column: Sequence[Any], padding: Any) -> Array:
     """Return the batch of a column, filled up with padding to the largest size along each axis."""
-    arrays = _arrays(column)
+    arrays = _column_arrays(column)
     if isinstance(arrays, np.ndarray):
         return arrays
     first = arrays[0]
     if len({array.ndim for array in arrays}) > 1:
-        raise _different("ranks", arrays, "let a map give all elements one rank")
+        raise _mismatch_error("ranks", arrays, "let a map give all elements one rank")
     if len({array.shape for array in arrays}) == 1:
         return np.stack(arrays)
     largest = [max(sizes) for sizes in zip(*(array.shape for array in arrays), strict=True)]
@@ -113,14 +116,14 @@ def _padded(column: Sequence[Any], padding: Any) -> Array:
     return batch
 
 
-def _arrays(column: Sequence[Any]) -> list[Array] | Array:
+def _column_arrays(column: Sequence[Any]) -> list[Array] | Array:
     """Return the arrays of a column, or a single array of a column of scalars; DtypeError if dtypes differ."""
     first = column[0]
     if isinstance(first, (bytes, bytearray)):
         raise DtypeError(
             "bytes cannot be in a batch",
             wanted="arrays, numbers or strings",
-            got=summary(first),
+            got=describe_element(first),
             hint="decode them in a map before",
         )
     # all at once: NumPy finds the common dtype, and a thousand small arrays take long
@@ -130,12 +133,12 @@ def _arrays(column: Sequence[Any]) -> list[Array] | Array:
         return np.array(column, as_dtype(first.dtype).numpy)
     arrays = [each if isinstance(each, np.ndarray) else as_array(each) for each in column]
     if len({array.dtype for array in arrays}) > 1:
-        raise _different("dtypes", arrays, "let a map give all elements one dtype")
+        raise _mismatch_error("dtypes", arrays, "let a map give all elements one dtype")
     as_dtype(arrays[0].dtype)  # raises DtypeError for dtypes of no tensor
     return arrays
 
 
-def _different(what: str, arrays: Sequence[Array], hint: str) -> ShapeError | DtypeError:
+def _mismatch_error(what: str, arrays: Sequence[Array], hint: str) -> ShapeError | DtypeError:
     """Return the error of a column, with its first array and the first different array."""
     kind = DtypeError if what == "dtypes" else ShapeError
     other = next(
@@ -145,7 +148,10 @@ def _different(what: str, arrays: Sequence[Array], hint: str) -> ShapeError | Dt
         != (arrays[0].dtype if what == "dtypes" else arrays[0].ndim if what == "ranks" else arrays[0].shape)
     )
     return kind(
-        f"the elements of a batch have different {what}", wanted=summary(arrays[0]), got=summary(other), hint=hint
+        f"the elements of a batch have different {what}",
+        wanted=describe_element(arrays[0]),
+        got=describe_element(other),
+        hint=hint,
     )
 
 

@@ -26,7 +26,7 @@ class RepeatStage(Stage):
         """Return elements of the current epoch."""
         while self._count is None or self._epoch < self._count:
             if self._stage is None:
-                self._open()
+                self._open_epoch()
                 assert self._stage is not None
             chunk = await self._stage.pull(most)
             if chunk:
@@ -40,7 +40,7 @@ class RepeatStage(Stage):
             self._epoch += 1
         return []
 
-    def _open(self) -> None:
+    def _open_epoch(self) -> None:
         self._stage = self._source.open_stage(self.context.at_epoch(self._epoch))
         self._is_empty = True
 
@@ -49,11 +49,11 @@ class RepeatStage(Stage):
         its = None if self._stage is None else self._stage.state()
         return {"epoch": self._epoch, "empty": self._is_empty, "its": its}
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Continue within an epoch."""
         self._epoch = count_of(own["epoch"])
         if own["its"] is not None:
-            self._open()
+            self._open_epoch()
             assert self._stage is not None
             self._stage.restore(own["its"])
         self._is_empty = bool(own["empty"])
@@ -80,9 +80,9 @@ class ZipStage(Stage):
                     return []
                 column.extend(chunk)
         count = min(most, *map(len, self._columns))
-        return [self._joined([column.popleft() for column in self._columns]) for _ in range(count)]
+        return [self._join_items([column.popleft() for column in self._columns]) for _ in range(count)]
 
-    def _joined(self, items: list[Item]) -> Item:
+    def _join_items(self, items: list[Item]) -> Item:
         for item in items:
             if type(item[0]) is Failure:
                 return item
@@ -92,7 +92,7 @@ class ZipStage(Stage):
         """Return the elements whose partners have not arrived."""
         return [saved_items(column) for column in self._columns]
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Continue with elements whose partners have not arrived."""
         for column, saved in zip(self._columns, own, strict=True):
             column.extend(restored_items(saved))
@@ -146,11 +146,11 @@ class InterleaveStage(Stage):
                     return [failed]
             else:
                 # about this pipeline's share of the request: elements ahead of their turn stay in memory
-                await self._read(opened, -(-most // self._cycle))
+                await self._read_ahead(opened, -(-most // self._cycle))
                 idle = 0
         return found
 
-    async def _read(self, opened: _Opened, most: int) -> None:
+    async def _read_ahead(self, opened: _Opened, most: int) -> None:
         """Read elements of the pipeline whose turn it is, and close the pipeline at its end."""
         chunk = await opened.stage.pull(most)
         opened.ahead.extend(chunk)
@@ -172,20 +172,20 @@ class InterleaveStage(Stage):
         if type(item[0]) is Failure:
             return item
         number, self._number = self._number, self._number + 1
-        opened = self._open(item, number)
+        opened = self._open_pipeline(item, number)
         if isinstance(opened, Failure):
             return opened, item[1]
         self._opened[self._turn] = opened
         return None
 
-    def _open(self, item: Item, number: int) -> _Opened | Failure:
+    def _open_pipeline(self, item: Item, number: int) -> _Opened | Failure:
         """Call the function for an element and open the stages of the resulting Dataset."""
         try:
             made = self._function(item[0])
         except Exception as error:
             return self.failed_function("interleaves", self._function, item, number, error)
         if not hasattr(made, "open_stage"):
-            return self.failure(
+            return self.make_failure(
                 "interleave is given a function that makes no pipelines",
                 number,
                 item[1],
@@ -206,7 +206,7 @@ class InterleaveStage(Stage):
         ]
         return {"opened": opened, "turn": self._turn, "given": self._given, "number": self._number}
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Open the same pipelines again."""
         self._turn, self._given = count_of(own["turn"]) % self._cycle, count_of(own["given"])
         self._number = count_of(own["number"])
@@ -214,7 +214,7 @@ class InterleaveStage(Stage):
             if saved is None:
                 continue
             (item,) = restored_items(saved["item"])
-            opened = self._open(item, self._number)
+            opened = self._open_pipeline(item, self._number)
             if isinstance(opened, Failure):
                 raise GraphError(
                     f"a pipeline cannot be opened again: {opened.error.what}",

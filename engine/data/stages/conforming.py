@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.array_like import as_array
 from ...base.errors import DtypeError, ShapeError
-from .elements import in_order_of, is_structure, leaves_of, skeleton, summary
+from .elements import describe_element, in_order_of, is_structure, leaves_of, skeleton_of
 
 Array = np.ndarray[Any, Any]
 
@@ -30,16 +30,16 @@ class Conform:
 
     def __init__(self, spec: Any) -> None:
         self.spec: Any = spec
-        self._skeleton = skeleton(spec)
+        self._skeleton = skeleton_of(spec)
         self._leaves = [_Leaf(each) for each in leaves_of(spec)]
         parts = list(spec.values()) if isinstance(spec, dict) else list(spec) if isinstance(spec, tuple) else []
         self._is_flat = bool(parts) and not any(map(is_structure, parts))
         self._keys = list(spec) if isinstance(spec, dict) and self._is_flat else None
 
     def __call__(self, element: Any) -> list[Array]:
-        return [leaf(value) for leaf, value in zip(self._leaves, self._values(element), strict=True)]
+        return [leaf(value) for leaf, value in zip(self._leaves, self._leaf_values(element), strict=True)]
 
-    def _values(self, element: Any) -> Any:
+    def _leaf_values(self, element: Any) -> Any:
         """Return the leaves of an element in the spec's order, with a fast path for structures of a single level."""
         if self._keys is not None and type(element) is dict and element.keys() == self._skeleton.keys():
             return [element[key] for key in self._keys]
@@ -47,7 +47,7 @@ class Conform:
             return element
         if self._skeleton is None:
             return (element,)
-        if skeleton(element) != self._skeleton:
+        if skeleton_of(element) != self._skeleton:
             raise _other_structure(self.spec, element)
         return leaves_of(in_order_of(self._skeleton, element))
 
@@ -71,19 +71,19 @@ class _Leaf:
                 self._least, self._most = spec.dtype.min, spec.dtype.max
 
     def __call__(self, value: Any) -> Array:
-        if isinstance(value, np.ndarray) and value.dtype == self._dtype and self._fits(value.shape):
+        if isinstance(value, np.ndarray) and value.dtype == self._dtype and self._has_fitting_shape(value.shape):
             return value
         if type(value) is self._kind and self._least <= value <= self._most:
             return np.array(value, self._dtype)
-        return self._converted(value)
+        return self._convert_value(value)
 
-    def _fits(self, shape: tuple[int, ...]) -> bool:
+    def _has_fitting_shape(self, shape: tuple[int, ...]) -> bool:
         dims = self._dims
         return dims is None or (
             len(shape) == len(dims) and all(d is None or d == n for d, n in zip(dims, shape, strict=True))
         )
 
-    def _converted(self, value: Any) -> Array:
+    def _convert_value(self, value: Any) -> Array:
         """Return the array of any other value; DtypeError or ShapeError for a misfit."""
         if is_structure(value):
             raise _other_structure(self._spec, value)
@@ -94,10 +94,10 @@ class _Leaf:
             raise DtypeError(
                 f"an element has another dtype than its spec: {error.what}",
                 wanted=self._spec,
-                got=summary(value),
+                got=describe_element(value),
                 hint="cast it in a map, as by numpy.asarray(value, dtype)",
             ) from error
-        if not self._fits(array.shape):
+        if not self._has_fitting_shape(array.shape):
             raise ShapeError(
                 "an element has another shape than its spec",
                 wanted=self._spec,
@@ -111,6 +111,6 @@ def _other_structure(spec: Any, element: Any) -> ShapeError:
     return ShapeError(
         "an element has another structure than its spec",
         wanted=spec,
-        got=summary(element),
+        got=describe_element(element),
         hint="let the last map return the structure of the spec",
     )

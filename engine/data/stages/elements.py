@@ -29,7 +29,7 @@ class Failure:
         self.error = error
 
 
-def described(origin: Origin) -> str | None:
+def describe_origin(origin: Origin) -> str | None:
     """Return the origin of an element in words."""
     if origin is None:
         return None
@@ -37,9 +37,9 @@ def described(origin: Origin) -> str | None:
     return f"{name} {number}" if name else f"element {number} of the source"
 
 
-def failure(what: str, number: int, origin: Origin, error: BaseException | None, **fields: Any) -> Failure:
+def make_failure(what: str, number: int, origin: Origin, error: BaseException | None, **fields: Any) -> Failure:
     """Return the placeholder of a failed element, whose error names the element."""
-    made = PipelineError(what, element=number, origin=described(origin), **fields)
+    made = PipelineError(what, element=number, origin=describe_origin(origin), **fields)
     made.__cause__ = error
     return Failure(made)
 
@@ -57,7 +57,7 @@ class ChunkSize:
     def __init__(self) -> None:
         self.most = 1
 
-    def learn(self, chunk: list[Item]) -> None:
+    def adapt_to(self, chunk: list[Item]) -> None:
         """Adapt the size to an arrived chunk, by the bytes of its last element."""
         if not chunk:
             return
@@ -125,28 +125,28 @@ def leaves_of(element: Any) -> list[Any]:
     return [element] if parts is None else [leaf for part in parts for leaf in leaves_of(part)]
 
 
-def skeleton(element: Any) -> Any:
+def skeleton_of(element: Any) -> Any:
     """Return a value to compare structures by: equal for elements of equal structure."""
     kind = kind_of_element(element)
     if kind is None:
         return None
     if isinstance(kind, Sequences):
-        return tuple(map(skeleton, element))
+        return tuple(map(skeleton_of, element))
     if isinstance(kind, Dicts):
-        return {key: skeleton(each) for key, each in element.items()}
-    parts = tuple(map(skeleton, kind.children(element)))
+        return {key: skeleton_of(each) for key, each in element.items()}
+    parts = tuple(map(skeleton_of, kind.children(element)))
     return Skeleton(type(element), kind.metadata(element), parts)
 
 
-def packed(like: Any, leaves: Iterator[Any]) -> Any:
+def pack_leaves(like: Any, leaves: Iterator[Any]) -> Any:
     """Return a structure like another, with new leaves."""
     kind = kind_of_element(like)
     if kind is None:
         return next(leaves)
     if isinstance(kind, Dicts):
-        return {key: packed(each, leaves) for key, each in like.items()}
+        return {key: pack_leaves(each, leaves) for key, each in like.items()}
     parts, rebuild = kind.open(like)
-    return rebuild([packed(each, leaves) for each in parts])
+    return rebuild([pack_leaves(each, leaves) for each in parts])
 
 
 def in_order_of(like: Any, element: Any) -> Any:
@@ -162,12 +162,12 @@ def in_order_of(like: Any, element: Any) -> Any:
     return rebuild([in_order_of(a, b) for a, b in zip(parts, parts_of(element) or [], strict=True)])
 
 
-def summary(element: Any) -> str:
+def describe_element(element: Any) -> str:
     """Return a short description of an element."""
 
-    def leaf(each: Any) -> str:
+    def describe_leaf(each: Any) -> str:
         if isinstance(each, (np.ndarray, np.generic)):
             return f"{each.dtype}{list(each.shape)}"
         return f"{type(each).__name__} {each!r}"[:80]
 
-    return str(packed(element, map(leaf, leaves_of(element))))[:200]
+    return str(pack_leaves(element, map(describe_leaf, leaves_of(element))))[:200]

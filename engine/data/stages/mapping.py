@@ -69,30 +69,30 @@ class ApplyStage(Stage):
         self._closed = False
 
     @abstractmethod
-    def finish(self, item: Item, result: Any) -> Item | None:
+    def make_output(self, item: Item, result: Any) -> Item | None:
         """Return the output of an element and the function's result, or None for no output."""
 
     async def pull(self, most: int) -> list[Item]:
         """Return available results; wait for the first if there are none."""
         while not self._done:
-            if self._jobs or self._feeding is not None or self._elsewhere:
+            if self._jobs or self._feeding is not None or self._runs_in_jobs:
                 if not await self._by_jobs():
                     return []
             elif self._waiting or not self._ended:
-                await self._here(most)
+                await self._apply_in_pull(most)
             else:
                 return []
         return first_of(self._done, most)
 
     @property
-    def _elsewhere(self) -> bool:
+    def _runs_in_jobs(self) -> bool:
         return bool(self._threads) or (self._is_async and self._parallel > 1)
 
     # ---- in the task that pulls
 
-    async def _here(self, most: int) -> None:
+    async def _apply_in_pull(self, most: int) -> None:
         """Call the function in the pulling task, as long as results come quickly."""
-        await self.context.clock.breathe()
+        await self.context.clock.pause_if_due()
         if not self._waiting:
             await self._take_in(most)
         until = perf_counter() + (QUICKLY if self._is_async else SLICE)
@@ -102,12 +102,12 @@ class ApplyStage(Stage):
             if type(item[0]) is Failure:
                 result = item[0]
             elif self._is_async:
-                result = await self._await(item, self._number)
+                result = await self._await_function(item, self._number)
             else:
-                result = self._call(item, self._number)
+                result = self._call_function(item, self._number)
             # only now: a cancelled or saved pull must find the element in _waiting
             self._waiting.popleft()
-            self._finish(item, result)
+            self._finish_element(item, result)
             now = perf_counter()
             if now - begun > HELD and self._threads is None and not self._is_async:
                 self._threads = True
@@ -115,19 +115,19 @@ class ApplyStage(Stage):
             if now > until:
                 return
 
-    def _call(self, item: Item, number: int) -> Any:
+    def _call_function(self, item: Item, number: int) -> Any:
         try:
-            result = self._function(item[0], *self._random(number))
+            result = self._function(item[0], *self._random_arguments(number))
         except Exception as error:
             return self.failed_function(self.what, self._function, item, number, error)
-        return self._unawaited(result, item, number) if type(result) is CoroutineType else result
+        return self._refuse_coroutine(result, item, number) if type(result) is CoroutineType else result
 
-    def _unawaited(self, result: CoroutineType[Any, Any, Any], item: Item, number: int) -> Failure:
+    def _refuse_coroutine(self, result: CoroutineType[Any, Any, Any], item: Item, number: int) -> Failure:
         """Return the failure of a plain function whose result is a coroutine, such as a lambda around an async call."""
         name = getattr(self._function, "__qualname__", repr(self._function))
         # else Python warns of a coroutine that was never awaited
         result.close()
-        return self.failure(
+        return self.make_failure(
             f"{name}, which {self.what} elements, has returned a coroutine",
             number,
             item[1],
@@ -137,24 +137,24 @@ class ApplyStage(Stage):
             hint=f"give the async function itself, as in map({result.__name__}), or write one",
         )
 
-    async def _await(self, item: Item, number: int) -> Any:
+    async def _await_function(self, item: Item, number: int) -> Any:
         try:
-            return await self._function(item[0], *self._random(number))
+            return await self._function(item[0], *self._random_arguments(number))
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled():
                 raise
             return self.failed_function(self.what, self._function, item, number, error)
 
-    def _random(self, number: int) -> tuple[np.random.Generator, ...]:
+    def _random_arguments(self, number: int) -> tuple[np.random.Generator, ...]:
         """Return the generator of an element, which depends on iteration, epochs and element number alone."""
         if self._seed is None:
             return ()
-        return (np.random.default_rng(self.context.seeds(self._seed, *self.context.epochs, number)),)
+        return (np.random.default_rng(self.context.seed_sequence(self._seed, *self.context.epochs, number)),)
 
-    def _finish(self, item: Item, result: Any) -> None:
+    def _finish_element(self, item: Item, result: Any) -> None:
         self._number += 1
         # a failure passes through filter and map alike
-        made = (result, item[1]) if type(result) is Failure else self.finish(item, result)
+        made = (result, item[1]) if type(result) is Failure else self.make_output(item, result)
         if made is not None:
             self._done.append(made)
 
@@ -167,12 +167,12 @@ class ApplyStage(Stage):
 
     async def _by_jobs(self) -> bool:
         """Wait for the first job and finish all leading jobs with results; return False if there is none."""
-        self._advance()
+        self._start_work()
         while not self._jobs or not self._jobs[0].future.done():
             if self._feeding is not None and self._feeding.done():
                 feeding, self._feeding = self._feeding, None
                 feeding.result()
-                self._advance()
+                self._start_work()
             elif not self._jobs and not self._waiting and self._feeding is None:
                 return False
             else:
@@ -180,10 +180,10 @@ class ApplyStage(Stage):
                 await self._waiter
         while self._jobs and self._jobs[0].future.done():
             self._end_job()
-        self._advance()
+        self._start_work()
         return True
 
-    def _advance(self) -> None:
+    def _start_work(self) -> None:
         """Start jobs and request elements, as far as there is room.
 
         Besides `parallel` running jobs, as many may have ended and wait for the first: a single slow call does not
@@ -196,22 +196,22 @@ class ApplyStage(Stage):
         room = self._parallel * self._job_size
         if self._feeding is None and not self._ended and 2 * len(self._waiting) <= room:
             self._feeding = asyncio.create_task(self._take_in(room - len(self._waiting)))
-            self._feeding.add_done_callback(self._fed)
+            self._feeding.add_done_callback(self._on_feeding_end)
 
-    def _fed(self, feeding: asyncio.Task[None]) -> None:
+    def _on_feeding_end(self, feeding: asyncio.Task[None]) -> None:
         if not feeding.cancelled() and feeding.exception() is None and feeding is self._feeding:
             self._feeding = None
-            self._advance()
-        self._wake()
+            self._start_work()
+        self._wake_pull()
 
-    def _ran(self, future: asyncio.Future[Any]) -> None:
+    def _on_job_end(self, future: asyncio.Future[Any]) -> None:
         self._running -= 1
-        self._advance()
+        self._start_work()
         # results keep the order: only the first job can wake the pulling task
         if self._jobs and self._jobs[0].future.done():
-            self._wake()
+            self._wake_pull()
 
-    def _wake(self) -> None:
+    def _wake_pull(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -222,21 +222,21 @@ class ApplyStage(Stage):
         items = [self._waiting.popleft() for _ in range(count)]
         future: asyncio.Future[Any]
         if self._is_async:
-            future = asyncio.create_task(self._task(items[0], first))
+            future = asyncio.create_task(self._apply_in_task(items[0], first))
         else:
             future = self.context.threads(self._in_thread, items, first)
         self._jobs.append(_Job(items, future))
         self._running += 1
-        future.add_done_callback(self._ran)
+        future.add_done_callback(self._on_job_end)
 
-    async def _task(self, item: Item, number: int) -> list[Any]:
-        return [item[0] if type(item[0]) is Failure else await self._await(item, number)]
+    async def _apply_in_task(self, item: Item, number: int) -> list[Any]:
+        return [item[0] if type(item[0]) is Failure else await self._await_function(item, number)]
 
     def _in_thread(self, items: list[Item], first: int) -> list[Any]:
         """Return the results of a job, and adapt the size of the next ones to its duration."""
         begun = perf_counter()
         results = [
-            item[0] if type(item[0]) is Failure else self._call(item, number)
+            item[0] if type(item[0]) is Failure else self._call_function(item, number)
             for number, item in enumerate(items, first)
         ]
         each = (perf_counter() - begun) / len(items)
@@ -253,7 +253,7 @@ class ApplyStage(Stage):
         else:
             results = job.future.result()
         for item, result in zip(job.items, results, strict=True):
-            self._finish(item, result)
+            self._finish_element(item, result)
 
     # ---- state
 
@@ -262,7 +262,7 @@ class ApplyStage(Stage):
         waiting = [item for job in self._jobs for item in job.items] + list(self._waiting)
         return {"number": self._number, "done": saved_items(self._done), "waiting": saved_items(waiting)}
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Continue with the elements in progress."""
         self._number = count_of(own["number"])
         self._done.extend(restored_items(own["done"]))
@@ -281,7 +281,7 @@ class ApplyStage(Stage):
 class MapStage(ApplyStage):
     """The results of a function for each element."""
 
-    def finish(self, item: Item, result: Any) -> Item:
+    def make_output(self, item: Item, result: Any) -> Item:
         """Return the result, with the origin of the element."""
         return result, item[1]
 
@@ -291,7 +291,7 @@ class FilterStage(ApplyStage):
 
     what = "filters"
 
-    def finish(self, item: Item, result: Any) -> Item | None:
+    def make_output(self, item: Item, result: Any) -> Item | None:
         """Return the element, None, or the failure of a result without a truth value."""
         try:
             return item if result else None
@@ -299,7 +299,7 @@ class FilterStage(ApplyStage):
             name = getattr(self._function, "__qualname__", repr(self._function))
             hint = "return a bool, as of (x > 2).all(); ignore_errors() leaves such elements out"
             what = f"{name}, which filters elements, has returned what is neither true nor false: {error}"
-            return self.failure(what, self._number - 1, item[1], error, got=repr(result)[:200], hint=hint), item[1]
+            return self.make_failure(what, self._number - 1, item[1], error, got=repr(result)[:200], hint=hint), item[1]
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -31,7 +31,7 @@ class PrefetchStage(Stage):
                 task, self._task = self._task, None
                 task.result()
             if self._task is None:
-                self._task = asyncio.create_task(self._fill())
+                self._task = asyncio.create_task(self._fill_buffer())
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         chunk = first_of(self._buffer, most)
@@ -40,7 +40,7 @@ class PrefetchStage(Stage):
             self._room.set()
         return chunk
 
-    async def _fill(self) -> None:
+    async def _fill_buffer(self) -> None:
         """Read elements while the buffer has room, until the end of the input."""
         try:
             while not self._ended:
@@ -48,15 +48,15 @@ class PrefetchStage(Stage):
                     self._room.clear()
                     await self._room.wait()
                 chunk = await self.inputs[0].pull(min(self._chunk.most, self._size - len(self._buffer)))
-                self._chunk.learn(chunk)
+                self._chunk.adapt_to(chunk)
                 self._buffer.extend(chunk)
                 self._ended = not chunk
-                self._wake()
+                self._wake_pull()
         # even after an error: the pulling task must wake to raise it
         finally:
-            self._wake()
+            self._wake_pull()
 
-    def _wake(self) -> None:
+    def _wake_pull(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -64,7 +64,7 @@ class PrefetchStage(Stage):
         """Return the elements in the buffer."""
         return saved_items(self._buffer)
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Continue with the elements of the buffer."""
         self._buffer.extend(restored_items(own))
 

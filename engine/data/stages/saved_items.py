@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from ...base.deferred import Deferred
-from .elements import Failure, Item, Origin, failure, in_order_of, is_structure, leaves_of, packed, skeleton
+from .elements import (
+    Failure,
+    Item,
+    Origin,
+    in_order_of,
+    is_structure,
+    leaves_of,
+    make_failure,
+    pack_leaves,
+    skeleton_of,
+)
 
 _SMALL = 4096  # bytes; larger arrays are saved as they are, not concatenated
 
@@ -20,10 +30,10 @@ def saved_items(items: Iterable[Item]) -> Deferred:
 
     The list is copied at once, because the stage goes on while the state is written.
     """
-    return Deferred(partial(_saved, list(items)))
+    return Deferred(partial(_save_items, list(items)))
 
 
-def _saved(listed: list[Item]) -> dict[str, Any]:
+def _save_items(listed: list[Item]) -> dict[str, Any]:
     """Return elements for a file; failures are reduced to their texts.
 
     Values of equal structure are saved leaf by leaf, with the small arrays of a leaf concatenated. Large arrays are
@@ -36,12 +46,12 @@ def _saved(listed: list[Item]) -> dict[str, Any]:
         "names": names,
         "which": np.array([-1 if origin is None else place[origin[0]] for _, origin in listed], np.int64),
         "numbers": np.array([0 if origin is None else origin[1] for _, origin in listed], np.int64),
-        "failures": [(i, _said(value)) for i, (value, _) in enumerate(listed) if type(value) is Failure],
+        "failures": [(i, _failure_texts(value)) for i, (value, _) in enumerate(listed) if type(value) is Failure],
         **_saved_values(values),
     }
 
 
-def _said(failed: Failure) -> dict[str, Any]:
+def _failure_texts(failed: Failure) -> dict[str, Any]:
     error = failed.error
     # without the cause: a user's exception may hold anything
     return {"what": error.what, "number": error.element, "hint": error.hint}
@@ -51,12 +61,12 @@ def _saved_values(values: list[Any]) -> dict[str, Any]:
     """Return values as columns of leaves if their structures are equal, else as they are."""
     if values and not any(map(is_structure, values)):
         return {"like": None, "columns": [_saved_column(values)]}
-    if not values or any(skeleton(each) != skeleton(values[0]) for each in values[1:]):
+    if not values or any(skeleton_of(each) != skeleton_of(values[0]) for each in values[1:]):
         return {"values": values}
     first = values[0]
     # equal dicts may differ in the order of their keys
     columns = zip(*(leaves_of(in_order_of(first, each)) for each in values), strict=True)
-    like = packed(first, iter([None] * len(leaves_of(first))))
+    like = pack_leaves(first, iter([None] * len(leaves_of(first))))
     return {"like": like, "columns": [_saved_column(list(column)) for column in columns]}
 
 
@@ -93,14 +103,14 @@ def restored_items(saved: Any) -> list[Item]:
 
 
 def _restored_failure(said: dict[str, Any], origin: Origin) -> Failure:
-    return failure(said["what"], int(said["number"]), origin, None, hint=said["hint"])
+    return make_failure(said["what"], int(said["number"]), origin, None, hint=said["hint"])
 
 
 def _restored_values(saved: dict[str, Any]) -> list[Any]:
     if "values" in saved:
         return list(saved["values"])
     rows = zip(*map(_restored_column, saved["columns"]), strict=True)
-    return [packed(saved["like"], iter(row)) for row in rows]
+    return [pack_leaves(saved["like"], iter(row)) for row in rows]
 
 
 def _restored_column(saved: dict[str, Any]) -> list[Any]:

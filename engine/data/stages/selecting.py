@@ -8,7 +8,7 @@ from typing import Any
 
 from ...base.errors import DtypeError, ShapeError
 from .conforming import Conform
-from .elements import Failure, Item, first_of, packed
+from .elements import Failure, Item, first_of, pack_leaves
 from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage, count_of
 
@@ -27,7 +27,7 @@ class CountingStage(Stage):
         """Return the number of elements seen."""
         return self._seen
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Continue to count."""
         self._seen = count_of(own)
 
@@ -74,9 +74,9 @@ class SkipStage(CountingStage):
         """Return the number of skipped elements, and errors not yet passed on."""
         return {"seen": self._seen, "failed": saved_items(self._failed)}
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Go on counting."""
-        super().load(own["seen"])
+        super().load_own_state(own["seen"])
         self._failed.extend(restored_items(own["failed"]))
 
 
@@ -130,12 +130,12 @@ class IgnoreErrorsStage(CountingStage):
         while chunk := await self.inputs[0].pull(most):
             kept = [item for item in chunk if type(item[0]) is not Failure]
             if len(kept) < len(chunk):
-                self._note([item[0].error for item in chunk if type(item[0]) is Failure])
+                self._note_errors([item[0].error for item in chunk if type(item[0]) is Failure])
             if kept:
                 return kept
         return []
 
-    def _note(self, errors: list[Exception]) -> None:
+    def _note_errors(self, errors: list[Exception]) -> None:
         self._seen += len(errors)
         for error in errors if self._log else ():
             _logger.warning("an element of a pipeline is left out: %s", error)
@@ -151,15 +151,19 @@ class CheckStage(CountingStage):
 
     async def pull(self, most: int) -> list[Item]:
         """Return arrays, and failures in place of misfits."""
-        return [item if type(item[0]) is Failure else self._checked(item) for item in await self.inputs[0].pull(most)]
+        return [
+            item if type(item[0]) is Failure else self._check_item(item) for item in await self.inputs[0].pull(most)
+        ]
 
-    def _checked(self, item: Item) -> Item:
+    def _check_item(self, item: Item) -> Item:
         """Return an item with arrays, or with the failure to conform."""
         number, self._seen = self._seen, self._seen + 1
         element, origin = item
         try:
             leaves = self._conform(element)
         except (DtypeError, ShapeError) as error:
-            made = self.failure(error.what, number, origin, error, wanted=error.wanted, got=error.got, hint=error.hint)
+            made = self.make_failure(
+                error.what, number, origin, error, wanted=error.wanted, got=error.got, hint=error.hint
+            )
             return made, origin
-        return tuple(leaves) if self._flat else packed(self._conform.spec, iter(leaves)), origin
+        return tuple(leaves) if self._flat else pack_leaves(self._conform.spec, iter(leaves)), origin

@@ -30,7 +30,7 @@ class Draws:
         self._ahead: list[float] = []
         self.drawn = drawn
 
-    def below(self, count: int) -> int:
+    def draw_below(self, count: int) -> int:
         """Return an integer from 0 to `count` - 1."""
         if not self._ahead:
             # reversed, since pop takes from the end
@@ -57,7 +57,7 @@ class ShuffleStage(Stage):
         self._size = size
         self._seed = [seed, *context.epochs] if reshuffle else [seed]
         self._reshuffle = reshuffle
-        self._draws = Draws(self._seeds())
+        self._draws = Draws(self._seed_sequence())
         self._buffer: list[Item] = []
         self._failed: deque[Item] = deque()  # errors met while the buffer was filled
 
@@ -72,31 +72,31 @@ class ShuffleStage(Stage):
                 return first_of(self._failed, most)
             chunk = await source.pull(min(self._size - len(buffer), _ASKED_AT_ONCE))
             if not chunk:
-                return self._rest(most)
+                return self._take_rest(most)
             self._failed.extend(item for item in chunk if type(item[0]) is Failure)
             buffer += [item for item in chunk if type(item[0]) is not Failure]
         chunk = await source.pull(most)
-        return [self._exchange(item) for item in chunk] or self._rest(most)
+        return [self._exchange_element(item) for item in chunk] or self._take_rest(most)
 
-    def _exchange(self, item: Item) -> Item:
+    def _exchange_element(self, item: Item) -> Item:
         if type(item[0]) is Failure:
             return item
-        place = self._draws.below(self._size)
+        place = self._draws.draw_below(self._size)
         found, self._buffer[place] = self._buffer[place], item
         return found
 
-    def _rest(self, most: int) -> list[Item]:
+    def _take_rest(self, most: int) -> list[Item]:
         """Return elements of the buffer after the end of the input."""
         buffer = self._buffer
         found: list[Item] = []
         while buffer and len(found) < most:
-            place = self._draws.below(len(buffer))
+            place = self._draws.draw_below(len(buffer))
             buffer[place], buffer[-1] = buffer[-1], buffer[place]
             found.append(buffer.pop())
         return found
 
-    def _seeds(self) -> np.random.SeedSequence:
-        return self.context.seeds(*self._seed) if self._reshuffle else np.random.SeedSequence(self._seed)
+    def _seed_sequence(self) -> np.random.SeedSequence:
+        return self.context.seed_sequence(*self._seed) if self._reshuffle else np.random.SeedSequence(self._seed)
 
     def own_state(self) -> Any:
         """Return the buffer, failures met while filling, the seed, and the number of draws."""
@@ -107,9 +107,9 @@ class ShuffleStage(Stage):
             "failed": saved_items(self._failed),
         }
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Continue in the same order."""
         self._seed = [int(each) for each in own["seed"]]
-        self._draws = Draws(self._seeds(), count_of(own["drawn"]))
+        self._draws = Draws(self._seed_sequence(), count_of(own["drawn"]))
         self._buffer = restored_items(own["buffer"])
         self._failed.extend(restored_items(own["failed"]))

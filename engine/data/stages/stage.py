@@ -16,7 +16,7 @@ from ...base.settings import DEFAULTS
 from ...base.source_lines import Source
 from ...base.waiting import cancel_once, wait_shielded
 from ...ops.support.context import LongCall, until_ended
-from .elements import Failure, Item, Origin, failure
+from .elements import Failure, Item, Origin, make_failure
 
 _logger = logging.getLogger("tagloom")
 
@@ -33,7 +33,7 @@ class Clock:
     def __init__(self) -> None:
         self._rested = perf_counter()
 
-    async def breathe(self) -> None:
+    async def pause_if_due(self) -> None:
         """Yield to the event loop after `SLICE` without a pause."""
         if perf_counter() - self._rested > SLICE:
             await asyncio.sleep(0)
@@ -71,14 +71,14 @@ class Context:
         """Return the context for the stages of an epoch of a `repeat`."""
         return replace(self, epochs=(*self.epochs, number))
 
-    def seeds(self, *entropy: int) -> np.random.SeedSequence:
+    def seed_sequence(self, *entropy: int) -> np.random.SeedSequence:
         """Return the seed sequence of some numbers and of this iteration; no two iterations share a sequence.
 
         The first iteration has no spawn key: its random numbers are the same as before iterations were counted.
         """
         return np.random.SeedSequence(entropy, spawn_key=(self.iteration,) if self.iteration else ())
 
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def call_in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a blocking function in a thread; even when cancelled, wait for the end of the call."""
         call = self.threads(function, *arguments)
         # a thread may change the stage, so that nothing may follow while it runs
@@ -135,16 +135,18 @@ class Stage:
             )
         for each, its in zip(self.inputs, state["inputs"], strict=True):
             each.restore(its)
-        self.load(state["own"])
+        self.load_own_state(state["own"])
 
-    def failure(self, what: str, number: int, origin: Origin, error: BaseException | None, **fields: Any) -> Failure:
+    def make_failure(
+        self, what: str, number: int, origin: Origin, error: BaseException | None, **fields: Any
+    ) -> Failure:
         """Return the placeholder of a failed element, whose error names the element."""
-        return failure(what, number, origin, error, source=self.line, **fields)
+        return make_failure(what, number, origin, error, source=self.line, **fields)
 
     def failed_function(self, what: str, function: Any, item: Item, number: int, error: BaseException) -> Failure:
         """Return the placeholder of an element for which the user's function raised an exception."""
         name = getattr(function, "__qualname__", repr(function))
-        return self.failure(
+        return self.make_failure(
             f"{name}, which {what} elements, has raised {type(error).__name__}: {error}",
             number,
             item[1],
@@ -156,7 +158,7 @@ class Stage:
         """Return the state of this stage without its inputs."""
         return None
 
-    def load(self, own: Any) -> None:
+    def load_own_state(self, own: Any) -> None:
         """Load the result of `own_state`."""
 
     async def aclose(self) -> None:

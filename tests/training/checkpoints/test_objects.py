@@ -94,13 +94,13 @@ async def test_objects_have_what_they_had_when_variables_are_not_restored(tmp_pa
 @pytest.mark.parametrize("place", ["object", "graph"])
 async def test_elements_of_a_pipeline_are_put_together_by_the_thread_that_writes(place, tmp_path, monkeypatch):
     """Thousands of them take many milliseconds, which the event loop lacked."""
-    makers, put_together = [], saved_items._saved
+    makers, put_together = [], saved_items._save_items
 
     def noting(items):
         makers.append(threading.current_thread().name)
         return put_together(items)
 
-    monkeypatch.setattr(saved_items, "_saved", noting)
+    monkeypatch.setattr(saved_items, "_save_items", noting)
     numbers = tg.data.from_arrays(np.arange(100)).shuffle(50, seed=1)
     with tg.Graph().as_default() as graph:
         following = numbers.next()
