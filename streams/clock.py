@@ -28,13 +28,13 @@ class Timers:
         self._heap: list[Timer] = []
         self._number = count()
 
-    def add(self, when: float, call: Call) -> Timer:
+    def add_call(self, when: float, call: Call) -> Timer:
         timer = Timer(when, next(self._number), call)
         heapq.heappush(self._heap, timer)
         return timer
 
     @property
-    def next(self) -> float | None:
+    def next_time(self) -> float | None:
         """The earliest time of a call, None if there is no call."""
         while self._heap and self._heap[0].call is None:
             heapq.heappop(self._heap)
@@ -68,7 +68,7 @@ class LoopClock(Clock):
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._switch_loop(loop)
-        timer = self._timers.add(when, call)
+        timer = self._timers.add_call(when, call)
         self._set_timer()
         return timer
 
@@ -80,7 +80,7 @@ class LoopClock(Clock):
 
     def _switch_loop(self, loop: Loop) -> None:
         """Serve another loop, which also makes the calls left over by a closed loop."""
-        if self._loop is not None and not self._loop.is_closed() and self._timers.next is not None:
+        if self._loop is not None and not self._loop.is_closed() and self._timers.next_time is not None:
             raise TagloomError(
                 "a clock serves one loop at a time, and another one waits for it",
                 hint="give each loop devices with a clock of their own",
@@ -89,7 +89,7 @@ class LoopClock(Clock):
 
     def _set_timer(self) -> None:
         """Set a timer shortly before the earliest call, unless a timer for that time or earlier is set."""
-        due = self._timers.next
+        due = self._timers.next_time
         if due is None or self._loop is None or (self._armed is not None and self._due <= due):
             return
         if self._armed is not None:
@@ -106,7 +106,7 @@ class LoopClock(Clock):
     def _make_due_calls(self) -> None:
         self._armed = None
         try:
-            while (due := self._timers.next) is not None and due <= self.now():
+            while (due := self._timers.next_time) is not None and due <= self.now():
                 self._timers.call_next()
         finally:  # also after a call that raised: the remaining calls still need a timer
             self._set_timer()
@@ -152,7 +152,7 @@ class VirtualClock(Clock):
         return self._now
 
     def call_at(self, when: float, call: Call) -> Timer:
-        timer = self._timers.add(when, call)
+        timer = self._timers.add_call(when, call)
         self._schedule_jump()
         return timer
 
@@ -161,11 +161,11 @@ class VirtualClock(Clock):
 
         Calls with a time in the past are made now: time does not run backwards.
         """
-        due = self._timers.next
+        due = self._timers.next_time
         if due is None:
             return False
         self._now = max(self._now, due)
-        while (due := self._timers.next) is not None and due <= self._now:
+        while (due := self._timers.next_time) is not None and due <= self._now:
             self._timers.call_next()
         return True
 
@@ -218,7 +218,7 @@ class VirtualClock(Clock):
         schedule the next.
         """
         self._turn = None
-        if self._held or self._timers.next is None:
+        if self._held or self._timers.next_time is None:
             return
         self._schedule_jump()
         # asyncio has no public way to ask whether callbacks are ready; `__aenter__` refuses loops without `_ready`.

@@ -74,11 +74,11 @@ class ThreadStream(QueuedStream):
             self.clock.release()
 
     def _perform_op(self, op: StreamOp) -> None:
-        if (error := op.obstacle) is not None:
+        if (error := op.failed_event_error) is not None:
             self._end_op(op, self.clock.now(), error)
             return
         op.event.began = self.clock.now()
-        op.perform()
+        op.run_work()
         self._end_op(op, self.clock.now())
 
     def join(self) -> None:

@@ -26,12 +26,12 @@ class Distribution(ABC):
 Time = float | Distribution
 
 
-def sample(time: Time, random: Random) -> float:
+def draw_duration(time: Time, random: Random) -> float:
     """Draw a duration in seconds; a number is its own sample."""
     return time.sample(random) if isinstance(time, Distribution) else time
 
 
-def mean(time: Time) -> float:
+def mean_duration(time: Time) -> float:
     """Return the mean of a duration in seconds."""
     return time.mean if isinstance(time, Distribution) else time
 
@@ -99,10 +99,10 @@ class Sum(Distribution):
 
     @property
     def mean(self) -> float:
-        return sum(mean(part) for part in self.parts)
+        return sum(mean_duration(part) for part in self.parts)
 
     def sample(self, random: Random) -> float:
-        return sum(sample(part, random) for part in self.parts)
+        return sum(draw_duration(part, random) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ class Mixture(Distribution):
 
     @property
     def mean(self) -> float:
-        return (1 - self.probability) * mean(self.usual) + self.probability * mean(self.other)
+        return (1 - self.probability) * mean_duration(self.usual) + self.probability * mean_duration(self.other)
 
     def sample(self, random: Random) -> float:
-        return sample(self.other if random.random() < self.probability else self.usual, random)
+        return draw_duration(self.other if random.random() < self.probability else self.usual, random)
 
 
 def _refuse_out_of_range(name: str, value: float) -> None:

@@ -68,11 +68,11 @@ class StreamOp:
         return max([self.submitted, *(e.ended for e in self.after if e.ended is not None)])
 
     @property
-    def obstacle(self) -> BaseException | None:
+    def failed_event_error(self) -> BaseException | None:
         """Error of the first failed event of `after`, or None."""
         return next((e.error for e in self.after if e.error is not None), None)
 
-    def perform(self) -> None:
+    def run_work(self) -> None:
         """Do the work; only the event holds the result, so a caller of `take` is its only owner."""
         event = self.event
         try:
@@ -83,7 +83,7 @@ class StreamOp:
             clear_frames(error.__traceback__)  # frames and error form a cycle, which would keep the work's objects
             event.note(error=error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
 
-    def forget(self) -> None:
+    def drop_references(self) -> None:
         """Drop the work and all objects kept alive for it."""
         self.work, self.after, self.uses, self.nbytes = None, (), (), 0
 
@@ -114,7 +114,7 @@ class QueuedStream(Stream):
         self._waiting.clear()
         self._running = None
 
-    def refuse(self) -> None:
+    def refuse_work(self) -> None:
         """Close in a child process: refuse further work and discard the queue."""
         self._lock = Lock()
         self._closed = True
@@ -186,7 +186,7 @@ class QueuedStream(Stream):
         """End work that never began, with an error."""
         with self._lock:
             self._withdrawn += 1
-        op.forget()
+        op.drop_references()
         op.event.finish(error=error, at=self.clock.now())
 
     def _end_op(self, op: StreamOp, at: float, error: BaseException | None = None) -> None:
@@ -199,5 +199,5 @@ class QueuedStream(Stream):
                 self._done, self._nbytes = self._done + 1, self._nbytes + event.nbytes
             else:
                 self._failed += 1
-        op.forget()  # before any waiter is told, as the contract demands of buffers
+        op.drop_references()  # before any waiter is told, as the contract demands of buffers
         event.finish(error=error, at=at)

@@ -19,7 +19,7 @@ from typing import Any, SupportsIndex, TypeVar
 from ..base.errors import TagloomError
 from .capabilities import SimulatedTime
 from .contract import Clock
-from .distributions import Time, mean, sample
+from .distributions import Time, draw_duration, mean_duration
 from .event import Event, Loop, call_on
 from .host import HostDevice
 from .queued import QueuedStream, StreamOp
@@ -100,11 +100,11 @@ class SimulatedStream(QueuedStream):
         """Do a piece of work and leave its end to `_schedule_end`; after a failed event in `after` end at once."""
         began = max(self._free, op.ready_time)
         self._running = op
-        if (error := op.obstacle) is not None:
+        if (error := op.failed_event_error) is not None:
             self._finish_running(began, error)
             return
         op.event.began = began
-        op.perform()
+        op.run_work()
         self._schedule_end(op.event, began)
 
     def _finish_running(self, at: float, error: BaseException | None = None) -> None:
@@ -208,10 +208,10 @@ class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
 
     def seconds(self, kind: str, nbytes: int = 0) -> float:
         """Return the duration of a piece of work, newly drawn from a distribution."""
-        return sample(self._table.get(kind, 0.0), self._random) + nbytes / self._rate
+        return draw_duration(self._table.get(kind, 0.0), self._random) + nbytes / self._rate
 
     def models_time(self, kind: str, nbytes: int = 0) -> bool:
-        return mean(self._table.get(kind, 0.0)) + nbytes / self._rate > 0 or kind in self._failures
+        return mean_duration(self._table.get(kind, 0.0)) + nbytes / self._rate > 0 or kind in self._failures
 
     def _draw_failure(self, kind: str) -> BaseException | None:
         if kind not in self._failures or self._random.random() >= self._failures[kind]:

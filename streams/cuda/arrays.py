@@ -75,7 +75,7 @@ class CupyArrays:
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
         """Return ``function(*args)``, called with the device's context, stream and memory; in any thread."""
-        self._core.push()
+        self._core.push_context()
         try:
             before = self._cuda.get_current_stream()
             self._stream.use()
@@ -85,7 +85,7 @@ class CupyArrays:
             finally:
                 before.use()
         finally:
-            self._core.pop()
+            self._core.pop_context()
             self._count_call()
 
     def backpressure(self) -> Event[None] | None:

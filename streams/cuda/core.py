@@ -83,8 +83,8 @@ class Core:
         )
         self.host: BlockPool = BlockPool(
             f"page-locked memory for {name}",
-            here(locks.make),
-            here(locks.free),
+            here(locks.allocate_locked),
+            here(locks.unlock_pages),
             self.driver.Error,
             most_cached=most_pinned,
         )
@@ -100,7 +100,7 @@ class Core:
         """Close in a child process, where the driver's context is unusable and the thread is absent."""
         self.markers_lock, self._lock, self._ended = Lock(), Lock(), True
         for stream in self.streams:
-            stream.refuse()
+            stream.refuse_work()
 
     def wake(self) -> None:
         """Make the thread look for work to enqueue; returns at once."""
@@ -116,9 +116,9 @@ class Core:
         """Drop work not enqueued yet, and make the thread wait for the rest and end; returns at once."""
         for stream in self.streams:
             stream.close()
-        self.drop()
+        self.stop_in_thread()
 
-    def drop(self) -> None:
+    def stop_in_thread(self) -> None:
         """Do as `stop`, but entirely in the thread: for finalizers, which may run while any lock is held."""
         self._wakes.put(False)
 
@@ -137,14 +137,14 @@ class Core:
         except self.driver.Error as error:
             raise self.translate_error(error, f"{self.name}: no memory available") from error
 
-    def push(self) -> None:
-        """Make the context current in this thread, until `pop`; DeviceClosed if the context has ended."""
+    def push_context(self) -> None:
+        """Make the context current in this thread, until `pop_context`; DeviceClosed if the context has ended."""
         if self.context is None:
             raise DeviceClosed(f"{self.name} was closed", hint="close a device after the work it is to do")
         self.context.push()
 
-    def pop(self) -> None:
-        """Make the context current that was current before `push`."""
+    def pop_context(self) -> None:
+        """Make the context current that was current before `push_context`."""
         self.driver.Context.pop()
 
     def _in_context(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -153,21 +153,21 @@ class Core:
         def call_in_context(argument: Any) -> Any:
             if get_ident() == self._thread.ident:
                 return call(argument)
-            self.push()
+            self.push_context()
             try:
                 return call(argument)
             finally:
-                self.pop()
+                self.pop_context()
 
         return call_in_context
 
     # ---- called by the thread
 
-    def perform(self, op: CudaStreamOp) -> list[Block]:
+    def run_op(self, op: CudaStreamOp) -> list[Block]:
         """Do a piece of work; return the blocks given back meanwhile, which enqueued work may still use."""
-        self.memory.detain()
+        self.memory.detain_blocks()
         try:
-            op.perform()
+            op.run_work()
         finally:
             blocks = self.memory.take_detained()
         event = op.event
@@ -219,7 +219,7 @@ class Core:
         while moved:
             moved = False
             for stream in self.streams:
-                moved = stream.proceed() or moved
+                moved = stream.enqueue_next() or moved
 
     def _open_context(self) -> None:
         """Retain the GPU's primary context in this thread and start the streams."""
@@ -230,11 +230,11 @@ class Core:
         context.push()
         self.context = context
         for stream in self.streams:
-            stream.start()
+            stream.open_driver_stream()
 
     def _wait_for_wake(self) -> bool:
         """Wait until a stream may have work to enqueue; return False when told to end."""
-        if all(stream.idle for stream in self.streams):
+        if all(stream.is_idle for stream in self.streams):
             self._release_clock()
         going_on = self._wakes.get()
         while going_on and not self._wakes.empty():
@@ -254,7 +254,7 @@ class Core:
         # Streams first: their threads have the context current, and work under way uses the blocks.
         for stream in self.streams:
             stream.close()
-            stream.stop()
+            stream.end_driver_stream()
         self.markers.clear()
         if self.context is not None:
             self.memory.close()

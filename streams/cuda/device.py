@@ -89,7 +89,7 @@ class CudaDevice(SwapSupport):
         self.pool, self.host_pool = self._core.memory, self._core.host
         self.contexts: KernelContexts = KernelContexts(self.pool.byte_counter)
         self.compute, self.host_to_device, self.device_to_host = self._core.streams
-        weakref.finalize(self, self._core.drop).atexit = False  # at exit the core ends its thread
+        weakref.finalize(self, self._core.stop_in_thread).atexit = False  # at exit the core ends its thread
         self._cupy: CupyArrays | None = None
         if self.arrays is not None:
             self._cupy, self.buffer = CupyArrays(self._core, self.arrays), self.arrays.ndarray

@@ -119,7 +119,7 @@ class PageLocks:
         self._library.cuMemHostRegister_v2.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
         self._library.cuMemHostUnregister.argtypes = [ctypes.c_void_p]
 
-    def make(self, nbytes: int) -> NDArray[np.uint8]:
+    def allocate_locked(self, nbytes: int) -> NDArray[np.uint8]:
         """Return page-locked bytes."""
         memory = np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
         self._raise_if_failed(
@@ -127,7 +127,7 @@ class PageLocks:
         )
         return memory
 
-    def free(self, memory: NDArray[np.uint8]) -> None:
+    def unlock_pages(self, memory: NDArray[np.uint8]) -> None:
         """Turn page-locked bytes into ordinary memory; arrays in use stay valid.
 
         An error code is ignored: the call fails only when the context is lost, and there is no remedy.

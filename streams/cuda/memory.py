@@ -153,7 +153,7 @@ class BlockPool:
         """Restart `peak_bytes` from `live_bytes`."""
         self.byte_counter.reset_peak()
 
-    def take(self, nbytes: int) -> Block:
+    def take_block(self, nbytes: int) -> Block:
         """Return a block of so many bytes or a few more.
 
         Raises
@@ -189,7 +189,7 @@ class BlockPool:
         else:
             self._queue_returned(block)
 
-    def detain(self) -> None:
+    def detain_blocks(self) -> None:
         """Hold back the blocks given back by this thread, until `take_detained` is called.
 
         Enqueued work may still use them. The work's own stream could reuse them at once, as streams work in order, but
@@ -198,16 +198,16 @@ class BlockPool:
         self._detained, self._detaining = [], get_ident()
 
     def take_detained(self) -> list[Block]:
-        """End `detain`; return the blocks, for `release` after the enqueued work."""
+        """End `detain_blocks`; return the blocks, for `release_blocks` after the enqueued work."""
         blocks, self._detained = self._detained or [], None
         return blocks
 
-    def release(self, blocks: list[Block]) -> None:
+    def release_blocks(self, blocks: list[Block]) -> None:
         """Make detained blocks reusable."""
         for block in blocks:
             self._queue_returned(block)
 
-    def collect(self) -> None:
+    def collect_returned(self) -> None:
         """Put the blocks given back so far on their shelves; a marker recorded next follows their last use."""
         with self._lock:
             self._collect_returned()
@@ -235,7 +235,7 @@ class BlockPool:
         self._returned.append(block)  # last: from here on another thread may take the block
 
     def _collect_returned(self) -> None:
-        """Do as `collect`; the caller holds the lock."""
+        """Do as `collect_returned`; the caller holds the lock."""
         while self._returned:
             block = self._returned.popleft()
             if block.memory is not None:
@@ -317,7 +317,7 @@ class CudaBuffer:
         self.size: int = math.prod(shape)
         self.nbytes: int = self.size * self.dtype.itemsize
         if self.nbytes:
-            self._block = pool.take(self.nbytes)
+            self._block = pool.take_block(self.nbytes)
 
     def __repr__(self) -> str:
         return f"<CudaBuffer {self.dtype}{list(self.shape)} in {self._pool.what}>"
@@ -390,7 +390,7 @@ class _PinnedBase:
     __slots__ = ("__array_interface__", "_memory", "block", "freed_sizes", "pool")
 
     def __init__(self, pool: BlockPool, nbytes: int, freed_sizes: deque[int] | None) -> None:
-        self.pool, self.freed_sizes, self.block = pool, freed_sizes, pool.take(nbytes)
+        self.pool, self.freed_sizes, self.block = pool, freed_sizes, pool.take_block(nbytes)
         self._memory = self.block.memory  # the arrays' own reference: a closing device clears that of the block
         self.__array_interface__ = self._memory[:nbytes].__array_interface__
 

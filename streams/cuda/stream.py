@@ -65,7 +65,7 @@ class CudaEvent(Event[T]):
             raise self._error.with_traceback(self._traceback)
         return self._result  # type: ignore[return-value]
 
-    def begin(self, marker: Any, known: bool) -> None:
+    def note_enqueued(self, marker: Any, known: bool) -> None:
         """Note that the work was enqueued, and tell waiting streams.
 
         Parameters
@@ -93,7 +93,7 @@ class CudaEvent(Event[T]):
             if self._marker is not None and self.stream is not stream:
                 stream.inner.wait_for_event(self._marker)
 
-    def wait(self) -> None:
+    def wait_for_device(self) -> None:
         """Block until the device has done the work; for the thread that ends the event."""
         if self._marker is not None:
             self._marker.synchronize()
@@ -149,7 +149,7 @@ class CudaStreamOp(StreamOp):
             self._seen += 1
         return False
 
-    def complete(self) -> None:
+    def finish_on_host(self) -> None:
         """Do the host's part of the work."""
         event = self.event
         if self.then is None or event.failing:
@@ -159,12 +159,12 @@ class CudaStreamOp(StreamOp):
         except BaseException as error:
             event.note(error=error)
 
-    def forget(self) -> None:
-        super().forget()
+    def drop_references(self) -> None:
+        super().drop_references()
         self.then = None
 
     @property
-    def obstacle(self) -> BaseException | None:
+    def failed_event_error(self) -> BaseException | None:
         return next((e._error for e in self.after if e.failing), None)
 
 
@@ -243,20 +243,20 @@ class CudaStream(QueuedStream):
             return last or (self._under_way[-1].event if self._under_way else None)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """True if nothing is under way and all waiters were told."""
         with self._lock:
             return not (self._under_way or self._running or self._telling)
 
     # ---- called by the device's thread
 
-    def start(self) -> None:
+    def open_driver_stream(self) -> None:
         """Open the driver's stream and start the waiting thread."""
         self.inner = self.core.driver.Stream(_NON_BLOCKING)
         self._thread = Thread(target=self._run_waiting_thread, name=f"tagloom {self.name}", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
+    def end_driver_stream(self) -> None:
         """Wait for work under way, end the waiting thread and drop the driver's stream."""
         with self._change:
             self._ending = True
@@ -291,11 +291,11 @@ class CudaStream(QueuedStream):
 
     def _record_marker(self) -> Any:
         """Record a marker; it follows the last use of all blocks given back so far."""
-        self.core.memory.collect()
+        self.core.memory.collect_returned()
         self._last_recorded += 1
         return self.core.record_marker(self.inner)
 
-    def proceed(self) -> bool:
+    def enqueue_next(self) -> bool:
         """Enqueue the first piece of work unless it must wait; return True if work was enqueued."""
         with self._lock:
             op = self._pop_ready_op()
@@ -304,7 +304,7 @@ class CudaStream(QueuedStream):
             return False
         assert isinstance(op, CudaStreamOp)
         event: Any = op.event
-        event.begin(self._enqueue_op(op), known=op.then is None)
+        event.note_enqueued(self._enqueue_op(op), known=op.then is None)
         del event
         with self._change:
             self._running = None
@@ -317,7 +317,7 @@ class CudaStream(QueuedStream):
 
     def _enqueue_op(self, op: CudaStreamOp) -> Any:
         """Call the work; return the marker after it, None if nothing was enqueued."""
-        if (error := op.obstacle) is not None:
+        if (error := op.failed_event_error) is not None:
             op.event.note(error=error)
             return None
         op.event.began = self.clock.now()
@@ -325,7 +325,7 @@ class CudaStream(QueuedStream):
             for event in op.after:
                 if isinstance(event, CudaEvent):
                     event.make_wait(self)
-            op.blocks = self.core.perform(op)
+            op.blocks = self.core.run_op(op)
             op.number = self.next_marker
             return self._record_marker()  # no local: a traceback of failed work may keep this frame
         except self.core.driver.Error as failure:
@@ -358,7 +358,7 @@ class CudaStream(QueuedStream):
         event: Any = op.event
         error: BaseException | None = None
         try:
-            event.wait()
+            event.wait_for_device()
         except self.core.driver.Error as failure:
             error = self.core.translate_error(failure, f"{self.name}: {event.kind or 'work'} failed on the device")
         # The device has done the work of all events in `after`, but the threads of their streams may not have ended
@@ -367,17 +367,17 @@ class CudaStream(QueuedStream):
             wait_for(other)
         if error is None:
             self._last_passed = max(self._last_passed, op.number)
-            op.complete()
+            op.finish_on_host()
         if event.began is not None:
             event.began = max(event.began, self._free, op.ready_time)
-            error = error or op.obstacle
+            error = error or op.failed_event_error
         now = self._free = self.clock.now()
         event.recycle_marker()
-        self.core.memory.release(op.blocks)
+        self.core.memory.release_blocks(op.blocks)
         with self._lock:
             self._under_way.popleft()
             self._telling = True
         self._end_op(op, now, error)
         self._telling = False
-        if self.idle:
+        if self.is_idle:
             self.core.wake()  # waiting work was told by the event; this releases the clock and trims the pools
