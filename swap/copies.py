@@ -49,7 +49,7 @@ class SwapCopies:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def follow(self, event: Event[Any], call: Callable[[Event[Any]], None]) -> None:
+    def call_when_ended(self, event: Event[Any], call: Callable[[Event[Any]], None]) -> None:
         """Call `call` with the event when its copy has ended.
 
         The callback is kept here, not by the event. It refers to saved values, and the thread ending a copy holds the

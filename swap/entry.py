@@ -99,7 +99,7 @@ class SwapEntry(SwappableArray):
         """Begin as SWAPPED_OUT, for an entry of an array in host memory instead of the device's."""
         self.array, self.location, self.state, self.host_backed = None, self.array, State.SWAPPED_OUT, True
 
-    def become(
+    def enter_state(
         self, state: State, *, array: Array | None = None, location: Any = None, copy: Event[Any] | None = None
     ) -> None:
         """Enter another state, with the value's array, location and copy in this state.

@@ -120,7 +120,7 @@ class EvictionQueue:
         location = self.find_origin(array)
         if location is not None:
             entry.host_backed = True
-            entry.become(State.CACHED, array=array, location=location)
+            entry.enter_state(State.CACHED, array=array, location=location)
         return entry, True
 
     def find_origin(self, array: Any) -> Array | None:

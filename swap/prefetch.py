@@ -54,7 +54,7 @@ class Prefetcher:
         self._swapped_out.pop(id(entry), None)  # an entry that is gone may have had the same id
         self._swapped_out[id(entry)] = ref(entry)
 
-    def measure(self, submitted: float, event: Event[Any]) -> None:
+    def note_duration(self, submitted: float, event: Event[Any]) -> None:
         """Add the duration of a copy to the average; `submitted` is in seconds by the clock."""
         if event.ended is not None:
             self.copy_seconds = _update_average(self.copy_seconds or inf, event.ended - submitted)

@@ -149,7 +149,7 @@ class StepSwapper:
             # The reader alone then has the array. At a last read it stays CACHED, as another series may have the entry.
             if not last:
                 self._cached.pop(id(entry), None)
-                entry.become(State.SWAPPED_OUT, location=entry.location)
+                entry.enter_state(State.SWAPPED_OUT, location=entry.location)
         elif entry.state is State.SWAPPING_OUT and last and entry.copy is not None:
             entry.copy.withdraw()  # the value will not be read again
         self._prefetch_after(series, index)
@@ -167,13 +167,13 @@ class StepSwapper:
         while self._cached:  # popitem takes the latest arrival, which is needed last
             entry = self._cached.popitem()[1]()
             if entry is not None and entry.state is State.CACHED:
-                entry.become(State.SWAPPED_OUT, location=entry.location)
+                entry.enter_state(State.SWAPPED_OUT, location=entry.location)
                 self._schedule_wake()
                 return True
         return bool(self.copies) or self._swap_out(forced=True)
 
     @contextmanager
-    def stalled(self) -> Iterator[None]:
+    def count_stalled_time(self) -> Iterator[None]:
         """Count the time inside the context as time in which the step could only wait for copies."""
         began = self._device.clock.now()
         try:
@@ -193,7 +193,7 @@ class StepSwapper:
     async def drain(self) -> None:
         """Wait until no copy is under way."""
         await self.copies.drain()
-        self.counts.tiers = self._tiers.figures
+        self.counts.tiers = self._tiers.bytes_by_tier
 
     # ---- out
 
@@ -242,7 +242,7 @@ class StepSwapper:
                 self.counts.held += 1
                 continue
             if entry.state is State.CACHED:
-                entry.become(State.SWAPPED_OUT, location=entry.location)
+                entry.enter_state(State.SWAPPED_OUT, location=entry.location)
                 self._schedule_wake()
                 bytes_freed += entry.size
             elif (
@@ -279,7 +279,7 @@ class StepSwapper:
             if extent is None:
                 self.counts.full += 1
                 return False
-            block = self._tiers.stage(self._device, entry.shape, entry.dtype, entry.size)
+            block = self._tiers.take_staging(self._device, entry.shape, entry.dtype, entry.size)
             if block is None:  # not counted as full: `_finish_write` tries again once staging memory is free
                 return False
         self._slots.leaving += entry.size
@@ -290,24 +290,24 @@ class StepSwapper:
         pairs = [(entry.array, block) for entry, block, _ in batch]
         event = self._device.copy_all_out(pairs, after=self._device.compute_barrier())
         for entry, _, _ in batch:
-            entry.become(State.SWAPPING_OUT, array=entry.array, copy=event)
-        self.copies.follow(event, partial(self._finish_copy_out, batch, self._device.clock.now()))
+            entry.enter_state(State.SWAPPING_OUT, array=entry.array, copy=event)
+        self.copies.call_when_ended(event, partial(self._finish_copy_out, batch, self._device.clock.now()))
 
     def _finish_copy_out(self, batch: list[SwapOut], submitted: float, event: Event[Any]) -> None:
         """Drop the arrays on the device after a copy out; keep them if the copy failed."""
         self._slots.leaving -= sum(entry.size for entry, _, _ in batch)
         if event.error is None:
-            self._prefetcher.measure(submitted, event)
+            self._prefetcher.note_duration(submitted, event)
             moved = [("host" if extent is None else "disk", entry) for entry, _, extent in batch]
             self.copies.count_moved("device_to_host", self.counts.bytes_out, moved, event)
             for entry, block, extent in batch:
-                entry.become(State.SWAPPED_OUT, location=block)
+                entry.enter_state(State.SWAPPED_OUT, location=block)
                 self._prefetcher.note_swapped_out(entry)
                 if extent is not None and not self._closed:
                     self._write_to_disk(entry, block, extent)
         else:
             for entry, _, _ in batch:
-                entry.become(State.RESIDENT, array=entry.array)
+                entry.enter_state(State.RESIDENT, array=entry.array)
             self._queue_of(batch[0][0]).put_back([entry for entry, _, _ in batch])
             self.copies.report_error(event.error, batch[0][0], "could not be copied out of the device's memory")
         batch.clear()
@@ -317,7 +317,7 @@ class StepSwapper:
         disk = self._tiers.disk
         assert disk is not None
         event = disk.write(block, extent)
-        self.copies.follow(event, partial(self._finish_write, entry))
+        self.copies.call_when_ended(event, partial(self._finish_write, entry))
 
     def _finish_write(self, entry: SwapEntry, event: Event[Any]) -> None:
         """Keep a written value in the file alone; after a failed write the value stays in host memory."""
@@ -371,8 +371,8 @@ class StepSwapper:
         pairs = [(self._find_source(entry, reads), target) for entry, target in batch]
         event = self._device.copy_all_in(pairs, after=reads)
         for entry, _ in batch:
-            entry.become(State.SWAPPING_IN, location=entry.location, copy=event)
-        self.copies.follow(event, partial(self._finish_copy_in, batch, self._device.clock.now()))
+            entry.enter_state(State.SWAPPING_IN, location=entry.location, copy=event)
+        self.copies.call_when_ended(event, partial(self._finish_copy_in, batch, self._device.clock.now()))
 
     def _find_source(self, entry: SwapEntry, reads: list[Event[Any]]) -> Array:
         """Return the host array to copy a value from; for a value in the file add the event of its read to `reads`.
@@ -390,13 +390,13 @@ class StepSwapper:
         if block is None:
             raise MemoryError(f"the host has no room for {entry.size} bytes from the file of swapped values")
         reads.append(disk.read(entry.location, block))
-        self.copies.follow(reads[-1], do_nothing)
+        self.copies.call_when_ended(reads[-1], do_nothing)
         return block
 
     def _finish_copy_in(self, batch: list[SwapIn], submitted: float, event: Event[Any]) -> None:
         """Hand copied values to their waiting reads, or pass the error of the copy to the reads."""
         if event.error is None:
-            self._prefetcher.measure(submitted, event)
+            self._prefetcher.note_duration(submitted, event)
             moved = [(_tier_name(entry), entry) for entry, _ in batch]
             self.copies.count_moved("host_to_device", self.counts.bytes_in, moved, event)
         has_waiters = False
@@ -412,7 +412,7 @@ class StepSwapper:
         self.waiting -= len(entry.waiters)
         waiters, entry.waiters = [waiter for waiter in entry.waiters if not waiter.done()], []
         if error is not None:
-            entry.become(State.SWAPPED_OUT, location=entry.location)
+            entry.enter_state(State.SWAPPED_OUT, location=entry.location)
             for waiter in waiters:
                 if self._closed:  # the reads themselves have ended
                     waiter.cancel()
@@ -421,11 +421,11 @@ class StepSwapper:
             return bool(waiters)
         if entry.host_backed:
             self._queue.note_origin(array, entry.location)
-        entry.become(State.CACHED, array=array, location=entry.location)
+        entry.enter_state(State.CACHED, array=array, location=entry.location)
         for waiter in waiters:
             waiter.set_result(array)
         if waiters:  # only the readers keep the array: its memory is freed when they drop it
-            entry.become(State.SWAPPED_OUT, location=entry.location)
+            entry.enter_state(State.SWAPPED_OUT, location=entry.location)
         else:
             self._cached[id(entry)] = ref(entry)
         return bool(waiters)

@@ -74,7 +74,9 @@ class Tiers:
         self.staging: HostTier = HostTier(None)
         self.disk: DiskTier | None = None if policy.disk is None else DiskTier(policy.disk, most, clock)
 
-    def stage(self, device: SwapSupport, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array | None:
+    def take_staging(
+        self, device: SwapSupport, shape: tuple[int, ...], dtype: np.dtype[Any], size: int
+    ) -> Array | None:
         """Return host memory for a value on its way to the file; None while other values fill the staging memory."""
         if self.staging.live_bytes and self.staging.live_bytes + size > STAGING:
             return None
@@ -97,7 +99,7 @@ class Tiers:
         return into
 
     @property
-    def figures(self) -> dict[str, tuple[int, int]]:
+    def bytes_by_tier(self) -> dict[str, tuple[int, int]]:
         """Current and peak bytes of each tier."""
         staged = self.staging
         figures = {"host": (self.host.live_bytes + staged.live_bytes, self.host.peak_bytes + staged.peak_bytes)}

@@ -238,6 +238,7 @@ def _swap_rows(tiers: _Told) -> Iterator[tuple[str, ...]]:
 
 
 def _loop_rows(loops: list[_Told]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each loop, with the iterations in flight and the name of their limit."""
     for each in loops:
         in_flight = f"{each.get('mean_in_flight', 0.0):.1f} of {_format_number(each.get('window'))}"
         yield (
@@ -266,6 +267,7 @@ def _queue_rows(queues: _Told, path: str, time: float, rates: Rates) -> Iterator
 
 
 def _keyed_rows(resources: _Told) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each barrier or staging area whose elements have keys."""
     for name, each in resources.items():
         size, capacity = each.get("size"), each.get("capacity")
         full = _format_number(size) if capacity is None else f"{_format_number(size)} of {_format_number(capacity)}"

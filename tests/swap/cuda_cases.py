@@ -38,7 +38,7 @@ async def store(policy, **options):
         yield device, swap
         swap.close()
         await swap.drain()
-        assert all(live == 0 for live, _ in tiers.figures.values())
+        assert all(live == 0 for live, _ in tiers.bytes_by_tier.values())
         await tiers.aclose()
         assert device.live_bytes == device.host_pool.live_bytes == 0
 

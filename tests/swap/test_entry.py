@@ -28,7 +28,7 @@ def entry_in(state):
     entry = SwapEntry(ARRAY, LoopClock().now(), fetch)
     states = list(State)  # in the order in which a value goes through them
     for each in states[1 : states.index(state) + 1]:
-        entry.become(each, **having(HOLDINGS[each]))
+        entry.enter_state(each, **having(HOLDINGS[each]))
     assert entry.state is state
     return entry
 
@@ -38,12 +38,12 @@ def test_transitions(before, after):
     entry = entry_in(before)
     was = entry.array, entry.location, entry.copy
     if after in TRANSITIONS[before]:
-        entry.become(after, **having(HOLDINGS[after]))
+        entry.enter_state(after, **having(HOLDINGS[after]))
         assert entry.state is after
         assert (entry.array is not None, entry.location is not None, entry.copy is not None) == HOLDINGS[after]
     else:
         with pytest.raises(RuntimeError, match="internal error: a saved value went from"):
-            entry.become(after, **having(HOLDINGS[after]))
+            entry.enter_state(after, **having(HOLDINGS[after]))
         assert entry.state is before
         assert (entry.array, entry.location, entry.copy) == was
 
@@ -54,7 +54,7 @@ def test_a_state_has_exactly_what_it_takes(before, after):
         if holdings != HOLDINGS[after]:
             entry = entry_in(before)
             with pytest.raises(RuntimeError, match="has not what it takes"):
-                entry.become(after, **having(holdings))
+                entry.enter_state(after, **having(holdings))
             assert entry.state is before
 
 

@@ -203,13 +203,13 @@ def test_a_directory_that_is_gone(tmp_path):
 async def test_staging_memory_has_a_bound(tmp_path):
     tiers = Tiers(tg.SwapPolicy(host_limit=1, disk=tmp_path), LoopClock())
     byte = np.dtype(np.uint8)
-    large = tiers.stage(CPU, (2 * STAGING,), byte, 2 * STAGING)  # one value always may
+    large = tiers.take_staging(CPU, (2 * STAGING,), byte, 2 * STAGING)  # one value always may
     assert large.nbytes == 2 * STAGING
-    assert tiers.stage(CPU, (1,), byte, 1) is None
+    assert tiers.take_staging(CPU, (1,), byte, 1) is None
     del large
-    half = [tiers.stage(CPU, (STAGING // 2,), byte, STAGING // 2) for _ in range(3)]
+    half = [tiers.take_staging(CPU, (STAGING // 2,), byte, STAGING // 2) for _ in range(3)]
     assert [each is None for each in half] == [False, False, True]
-    assert tiers.figures == {"host": (STAGING, 2 * STAGING), "disk": (0, 0)}
+    assert tiers.bytes_by_tier == {"host": (STAGING, 2 * STAGING), "disk": (0, 0)}
     half.clear()
     await tiers.aclose()
 
@@ -217,6 +217,6 @@ async def test_staging_memory_has_a_bound(tmp_path):
 async def test_tiers_without_a_file():
     tiers = Tiers(tg.SwapPolicy(), LoopClock())
     kept = tiers.host.take(CPU, (10,), np.dtype("float64"))
-    assert tiers.figures == {"host": (80, 80)}
+    assert tiers.bytes_by_tier == {"host": (80, 80)}
     await asyncio.gather(tiers.aclose(), tiers.aclose())
     kept[:] = 1.0

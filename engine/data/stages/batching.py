@@ -81,6 +81,7 @@ def _paddings_of_parts(first: Any, padding: Any) -> list[Any]:
 
 
 def _stack_column(column: Sequence[Any], _: Any) -> Array:
+    """Return the batch of a column of equal shapes; ShapeError for others."""
     arrays = _column_arrays(column)
     if isinstance(arrays, np.ndarray):
         return arrays

@@ -78,7 +78,7 @@ class Swapping:
     @property
     def live_bytes(self) -> dict[str, int]:
         """Bytes in each tier now; empty before the first use of tiers."""
-        return {} if self._tiers is None else {tier: live for tier, (live, _) in self._tiers.figures.items()}
+        return {} if self._tiers is None else {tier: live for tier, (live, _) in self._tiers.bytes_by_tier.items()}
 
     async def aclose(self) -> None:
         """Release the tiers."""

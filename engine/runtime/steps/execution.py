@@ -227,7 +227,7 @@ class Execution:
             if blocked:
                 self.arbiter.block(self)
             if self.swaps and self._waits_for_copies():
-                with self.swaps[0].stalled():
+                with self.swaps[0].count_stalled_time():
                     await self.waiter
             elif not self.machine.offloaded:
                 await self.waiter
