@@ -88,7 +88,6 @@ class Dataset:
         -------
         DatasetIterator
             To be closed, by ``async with`` or `aclose`.
-
         """
         if iteration is not None:
             check_counts(least=0, iteration=iteration)
@@ -206,10 +205,8 @@ class Dataset:
         Dataset
         """
         threads = checked_calls(function, parallel, threads, seed)
-        mapped = self._add_stage(
-            mapping.MapStage, None, function=function, parallel=parallel, threads=threads, seed=seed
-        )
-        return mapped if output is None else mapped.check(output)
+        made = self._add_stage(mapping.MapStage, None, function=function, parallel=parallel, threads=threads, seed=seed)
+        return made if output is None else made.check(output)
 
     def filter(
         self, predicate: Callable[..., Any], *, parallel: int = 1, threads: bool | None = None, seed: int | None = None
@@ -227,10 +224,8 @@ class Dataset:
         -------
         Dataset
         """
-        threads, spec = checked_calls(predicate, parallel, threads, seed), self.element_spec
-        return self._add_stage(
-            mapping.FilterStage, spec, function=predicate, parallel=parallel, threads=threads, seed=seed
-        )
+        threads, spec, stage = checked_calls(predicate, parallel, threads, seed), self.element_spec, mapping.FilterStage
+        return self._add_stage(stage, spec, function=predicate, parallel=parallel, threads=threads, seed=seed)
 
     def check(self, spec: Any) -> Dataset:
         """Return the elements as arrays of the given dtypes and shapes; other elements are errors.
@@ -500,7 +495,6 @@ class Dataset:
         Dataset
         """
         check_counts(cycle_length=cycle_length, block_length=block_length)
-        mixed = self._add_stage(
-            combining.InterleaveStage, None, function=function, cycle=cycle_length, block=block_length
-        )
+        stage = combining.InterleaveStage
+        mixed = self._add_stage(stage, None, function=function, cycle=cycle_length, block=block_length)
         return mixed if output is None else mixed.check(output)

@@ -72,6 +72,7 @@ class _Sets:
             wanted = np.int64(static_int(class_id, "class_id"))
             self.best = logical_and(self.best, equal(best, wanted))
             self.right = logical_and(self.right, equal(classes, wanted))
+        # pairs of [..., k, 1] and [..., 1, num_labels]: each side keeps its own mask of classes to count
         counted = logical_and(expand_dims(self.best, -1), expand_dims(self.right, -2))
         self.matches: Tensor = logical_and(counted, equal(expand_dims(best, -1), expand_dims(classes, -2)))
 
@@ -90,6 +91,7 @@ def _right_classes(labels: Any, best: Tensor) -> Tensor:
     """Return the right classes as int64 numbers of shape [..., num_labels]."""
     if isinstance(labels, (SparseTensor, SparseTensorValue)):
         values = _to_class_numbers(labels.values, "labels")
+        # unordered indices are accepted, because the order of the labels in a row has no meaning
         labels = sparse_tensor_to_dense(
             SparseTensor(labels.indices, values, labels.dense_shape), convert_to_tensor(np.int64(_MISSING)), False
         )
@@ -123,6 +125,7 @@ def _to_class_numbers(value: Any, what: str) -> Tensor:
 
 def _is_first_occurrence(numbers: Tensor) -> Tensor:
     """Return True for each number at its first occurrence in its row."""
+    # all pairs are compared: rows are short, and sorting would lose the ranks
     places = apply("Range", *(convert_to_tensor(bound, int32) for bound in (0, shape_of(numbers)[-1], 1)))
     is_before = greater(expand_dims(places, -1), places)
     same = equal(expand_dims(numbers, -1), expand_dims(numbers, -2))
@@ -266,6 +269,7 @@ def average_precision_at_k(
         # Ranks skip repeated classes.
         places = cumsum(in_dtype(sets.best, float32), axis=-1)
         precisions = reduce_sum(is_right * div_no_nan(cumsum(is_right, axis=-1), places), -1)
+        # a perfect ranking has so many right classes among its k best, and a precision of 1 at each
         most = minimum(reduce_sum(in_dtype(sets.right, float32), -1), convert_to_tensor(float(static_int(k, "k"))))
         products, factors = apply_weights(div_no_nan(precisions, most), weights)
         sums = {"total": reduce_sum(products), "count": reduce_sum(factors)}

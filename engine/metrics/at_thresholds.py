@@ -31,10 +31,12 @@ def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> d
     labels = in_dtype(labels, bool_)
     scores = of_one_shape(labels, in_dtype(predictions, float32))
     within = [assert_greater_equal(scores, 0.0, "predictions"), assert_less_equal(scores, 1.0, "predictions")]
+    # control inputs: the values of predictions are known only in a step
     scores = behind(scores, within)
     positive, factors = apply_weights(in_dtype(labels, float32), weights)
     # A matrix product counts the positives and negatives above every threshold at once.
     both = stack([reshape(positive, [-1]), reshape(factors - positive, [-1])], 1)
+    # float32, as the scores: in float64 a limit such as 0.1 would lie below the score 0.1
     limits = constant(np.asarray(thresholds, np.float32).reshape(-1, 1))
     above = in_dtype(apply("Greater", reshape(scores, [1, -1]), limits), float32)
     hits, missed = matmul(above, both), reduce_sum(both, 0)

@@ -85,6 +85,7 @@ def mean_iou(
 
     with name_scope(name, "mean_iou"):
         true, predicted, factors = _flatten_classes(labels, predictions, weights)
+        # scatter_nd adds up the updates of repeated indices, and so counts the pairs of label and prediction
         matrix = scatter_nd(stack([true, predicted], 1), in_dtype(factors, float64), [count, count])
         return stream_metric(
             lambda total: in_dtype(mean_of(total), float32),

@@ -107,6 +107,8 @@ def auc(
 def _interpolate_area(tp: Tensor, fp: Tensor, fn: Tensor) -> Tensor:
     """Return the area under precision over recall if both counts change linearly between points."""
     positives = tp + fp
+    # Between two points tp = slope * positives + intercept, and recall grows by slope for each positive: the integral
+    # of tp / positives over recall is slope * (difference of tp + intercept * log(ratio of positives)) / labels.
     slope = div_no_nan(tp[:-1] - tp[1:], maximum(positives[:-1] - positives[1:], 0))
     intercept = tp[1:] - slope * positives[1:]
     # Where a point has no positive predictions the ratio is set to 1, whose logarithm contributes nothing.

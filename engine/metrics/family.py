@@ -90,6 +90,7 @@ def metric(
     """
 
     def complete_metric(function: F) -> F:
+        # first, since `Family.complete` sorts the sections of the docstring, of which the example is one
         if arguments is not None:
             call = f"{function.__name__}({arguments})"
             function.__doc__ = f"{function.__doc__}".rstrip() + _EXAMPLE.format(call=call, line=line, shown=shown)

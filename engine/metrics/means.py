@@ -23,6 +23,7 @@ def _stream_mean(
     values: Tensor, weights: Any, metrics: Collections, updates: Collections, finish: Any = lambda mean: mean
 ) -> Metric:
     dtype = result_dtype(values)
+    # sums and weights of all steps are kept apart: a mean of the means of steps would overrate small batches
     products, factors = apply_weights(in_dtype(values, dtype), weights)
     sums = {"total": reduce_sum(products), "count": reduce_sum(factors)}
     return stream_metric(lambda total, count: finish(div_no_nan(total, count)), sums, dtype, metrics, updates)

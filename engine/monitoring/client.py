@@ -79,6 +79,7 @@ def ask_all(paths: list[Path]) -> list[Answer]:
 
 def ask_session(path: Path) -> Answer | None:
     """Return the answer of a session; None if the session has ended."""
+    # The name of a socket begins with the number of its process; a socket elsewhere may have any name.
     name = path.name.partition("-")[0]
     pid = int(name) if name.isdecimal() else None
     try:
@@ -108,6 +109,7 @@ def _fetch_body(path: Path, what: str) -> bytes:
             if (remaining := deadline - monotonic()) <= 0:
                 raise TimeoutError
             connection.settimeout(remaining)
+    # Closed without an answer: the session ended meanwhile, for `ask_session` the same as a missing socket.
     if not data:
         raise ConnectionResetError
     head, _, body = bytes(data).partition(b"\r\n\r\n")
@@ -121,7 +123,7 @@ def _parse_statistics(body: bytes) -> dict[str, Any]:
     """Return the statistics in an answer; ValueError for invalid JSON, or fields of another version."""
     try:
         told = json.loads(body)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # the latter for JSON nested too deeply
         raise ValueError(f"the answer is no JSON: {error}") from error
     wanted: dict[str, Callable[[Any], bool]] = {
         "version": lambda value: value == VERSION,

@@ -77,6 +77,7 @@ class Spans:
             record_exception=False,  # `_describe_step` records the error of the StepRecord
             set_status_on_exception=False,
         )
+        # by hand, not by `with`: the step begins in this call and ends in another, in the same context
         span = current.__enter__()
 
         def end_span(record: StepRecord) -> None:

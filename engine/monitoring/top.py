@@ -43,6 +43,7 @@ class Rates:
         """Return the growth of a total per second since the last call with this key; None at the first call."""
         before = self._before.get(key)
         self._before[key] = time, total
+        # `time` is the wall clock of the other process, which may be set back between two looks
         if before is None or time <= before[0]:
             return None
         return (total - before[1]) / (time - before[0])
@@ -104,6 +105,7 @@ def _open_display(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
         raise TagloomError(
             "tables are shown by rich, which is not installed", hint=f"{install_hint('top')}, or give --json"
         )
+    # Imported here: --json works without rich.
     from rich.console import Console
     from rich.live import Live
 
