@@ -38,7 +38,7 @@ def _count_outcomes(labels: Any, predictions: Any, weights: Any, *kinds: str) ->
     for kind in kinds:
         label, prediction = KINDS[kind]
         is_kind = apply("LogicalAnd", _matches_outcome(labels, label), _matches_outcome(predictions, prediction))
-        # float32 is exact for the counts of one step; the variables that sum over steps are float64
+        # float32 suffices for the counts of one step; the variables that sum over steps are float64
         counts[kind] = reduce_sum(apply_weights(in_dtype(is_kind, float32), weights)[0])
     return counts
 

@@ -42,7 +42,7 @@ class Target(NamedTuple):
     negated: bool = False
 
 
-def _constant(number: int) -> Value:
+def _as_constant(number: int) -> Value:
     return Value(str(number), "i64")
 
 
@@ -95,7 +95,7 @@ class FusedLoops:
         self.to: Writer = to
         self.fused: Fused = fused
         self.first: int = len(fused.widths) - len(fused.steps)
-        self.rows: Value = _constant(fused.rows)
+        self.rows: Value = _as_constant(fused.rows)
         self.widths: Sequence[int] = fused.widths
         self.results: set[int] = set(fused.results)
         self.type: str = element_type(fused.dtype)
@@ -177,7 +177,10 @@ class FusedLoops:
             operands = (i, i) if name == "sigmoid" else (*operands, i)
             strides = [size if self.widths[k] else 0 for k in operands]
             self._call_loop(
-                i, [self._register_address(k) for k in operands], strides, self._multiply(self.rows, self.widths[i])
+                i,
+                [self._register_address(k) for k in operands],
+                strides,
+                self._multiply_count(self.rows, self.widths[i]),
             )
         (self.exps if name == "sigmoid" else self.in_memory).add(i)
 
@@ -186,7 +189,7 @@ class FusedLoops:
         step = to.let("ptr", f"getelementptr i8, {self.steps}, i64 {(i - self.first) * self.layout.step_size}")
         loop, last = self._load_field(step, self.layout.loop), self._load_field(step, self.layout.last)
         pointers, number = to.add_local_array("ptr", places), to.add_local_array("i64", [count])
-        steps = to.add_local_array("i64", [_constant(s) for s in strides])
+        steps = to.add_local_array("i64", [_as_constant(s) for s in strides])
         to.add_line(f"call void {loop.name}({pointers}, {number}, {steps}, {last})")
 
     def _fold_rows(self, i: int, name: str, operand: int) -> None:
@@ -202,7 +205,7 @@ class FusedLoops:
                 begin = to.let(self.type, f"load {self.type}, {first}")
             to.add_line(f"store {begin}, {place}")
             # as in a ufunc's reduction, result and first operand are one element, with stride 0
-            self._call_loop(i, [place, first, place], [0, size, 0], _constant(width))
+            self._call_loop(i, [place, first, place], [0, size, 0], _as_constant(width))
             if STEPS[name].code is StepCode.MEAN:
                 self._divide_element(place, width)
 
@@ -228,10 +231,10 @@ class FusedLoops:
     def _write_loops(self, targets: Sequence[Target], width: int, wanted: set[int]) -> None:
         """Write the loops for targets of one width: over rows, and in each over vectors and remaining elements."""
         self._look_up(sorted(self._accessed_registers(targets) | self.results))
-        rows, whole = self.rows, _constant(width)
+        rows, whole = self.rows, _as_constant(width)
         # as one long row, without partial vectors at the ends of rows
         if self._is_dense(targets, width):
-            rows, whole = _constant(1), self._multiply(self.rows, width)
+            rows, whole = _as_constant(1), self._multiply_count(self.rows, width)
         vectors = self._whole_vectors(whole, width)
         made: set[int] = set()
         with self._write_loop(ZERO, rows, 1) as row:
@@ -359,12 +362,12 @@ class FusedLoops:
     def _whole_vectors(self, count: Value, width: int) -> Value:
         """Return the number of elements in whole vectors, among rows of a width."""
         if count.name.isdigit():
-            return _constant(int(count.name) // self.lanes * self.lanes)
+            return _as_constant(int(count.name) // self.lanes * self.lanes)
         return count if width % self.lanes == 0 else self.to.let("i64", f"and {count}, {-self.lanes}")
 
-    def _multiply(self, count: Value, by: int) -> Value:
+    def _multiply_count(self, count: Value, by: int) -> Value:
         if count.name.isdigit():
-            return _constant(int(count.name) * by)
+            return _as_constant(int(count.name) * by)
         return count if by == 1 else self.to.let("i64", f"mul {count}, {by}")
 
     @contextmanager
@@ -410,10 +413,10 @@ class FusedPart(FusedLoops):
         data = {i: self._address_of_all_rows(i) for i in (*range(self.first), *self.results)}
         with self._write_loop(begin, end, self.fused.block) as at:
             for i, all_rows in data.items():
-                row = self._multiply(at, max(self.widths[i], 0))
+                row = self._multiply_count(at, max(self.widths[i], 0))
                 self.places[i] = to.let("ptr", f"getelementptr {self.type}, {all_rows}, {row}")
             left = to.let("i64", f"sub {end}, {at.name}")
-            self.rows = to.call_intrinsic("i64", "smin", left, _constant(self.fused.block))
+            self.rows = to.call_intrinsic("i64", "smin", left, _as_constant(self.fused.block))
             self.write()
         if self.scratch > MOST_SCRATCH:
             return None
@@ -426,7 +429,7 @@ class FusedPart(FusedLoops):
     def _first_row(self, part: str) -> Value:
         """Return the first row of a part, by the same division as `_run_part` in ``kernels/cpu/fused.pyx``."""
         number, parts = (self.to.let("i64", f"sext i32 {name} to i64") for name in (part, "%parts"))
-        return self.to.let("i64", f"sdiv {self._multiply(number, self.fused.rows)}, {parts.name}")
+        return self.to.let("i64", f"sdiv {self._multiply_count(number, self.fused.rows)}, {parts.name}")
 
     def _address_of_all_rows(self, i: int) -> Value:
         return super()._register_address(i)
