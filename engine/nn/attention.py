@@ -17,7 +17,7 @@ from ..ops.math.casting import cast
 from ..ops.math.comparison import logical_and
 from ..ops.math.linear import matmul
 from ..ops.nn.losses import softmax
-from .building import Lazy, sizes
+from .building import Lazy, reshape_sizes
 from .by_name import as_activation
 from .dense import Dense
 from .dropout import Dropout
@@ -109,12 +109,12 @@ class MultiHeadAttention(Lazy):
             self.head_size = size // self.num_heads
         self.output_size = self.output_size or size
         inner = self.num_heads * self.head_size
-        self.query: Dense = self._product(inner, "query", size)
-        self.key: Dense = self._product(inner, "key")
-        self.value: Dense = self._product(inner, "value")
-        self.output: Dense = self._product(self.output_size, "output", inner)
+        self.query: Dense = self._make_projection(inner, "query", size)
+        self.key: Dense = self._make_projection(inner, "key")
+        self.value: Dense = self._make_projection(inner, "value")
+        self.output: Dense = self._make_projection(self.output_size, "output", inner)
 
-    def _product(self, units: int, name: str, size: int | None = None) -> Dense:
+    def _make_projection(self, units: int, name: str, size: int | None = None) -> Dense:
         """Return a projection without activation, with the attention's options."""
         return Dense(
             units,
@@ -160,27 +160,29 @@ class MultiHeadAttention(Lazy):
         Tensor of shape [batch, queries, output size]
             With `return_weights`, a pair with the weights, of shape [batch, heads, queries, keys].
         """
-        query = self._checked(self.ready(query))
+        query = self._require_sequences(self.ready(query))
         if key is None and query.shape[-1] is None:  # the key layer needs a static size, too
-            query = reshape(query, [*sizes(query)[:2], self.input_size])
+            query = reshape(query, [*reshape_sizes(query)[:2], self.input_size])
         # Literals take the dtype of the query.
-        key = query if key is None else self._checked(convert_to_tensor(key, _literal(key, query)))
-        value = key if value is None else self._checked(convert_to_tensor(value, _literal(value, query)))
+        key = query if key is None else self._require_sequences(convert_to_tensor(key, _dtype_of_literal(key, query)))
+        value = (
+            key if value is None else self._require_sequences(convert_to_tensor(value, _dtype_of_literal(value, query)))
+        )
         # The queries are scaled, not the logits: they usually have fewer elements.
-        queries, keys, values = (self._heads(y) for y in (self.query(query), self.key(key), self.value(value)))
+        queries, keys, values = (self._split_heads(y) for y in (self.query(query), self.key(key), self.value(value)))
         logits = matmul(queries * (1 / math.sqrt(self.head_size or 1)), keys, transpose_b=True)
-        weights = _weights(logits, _visible(mask, causal, logits))
+        weights = _compute_weights(logits, _mask_visible_keys(mask, causal, logits))
         # Back to [batch, places, heads, head size], so that a reshape puts the heads side by side.
         heads = transpose(matmul(self.dropout(weights, training), values), [0, 2, 1, 3])
-        result = self.output(reshape(heads, [*sizes(query)[:2], self.num_heads * (self.head_size or 1)]))
+        result = self.output(reshape(heads, [*reshape_sizes(query)[:2], self.num_heads * (self.head_size or 1)]))
         return (result, weights) if return_weights else result
 
-    def _heads(self, x: Tensor) -> Tensor:
+    def _split_heads(self, x: Tensor) -> Tensor:
         """Return `x` split into heads: [batch, heads, places, head size]."""
-        split = reshape(x, [*sizes(x)[:-1], self.num_heads, self.head_size])
+        split = reshape(x, [*reshape_sizes(x)[:-1], self.num_heads, self.head_size])
         return transpose(split, [0, 2, 1, 3])
 
-    def _checked(self, x: Tensor) -> Tensor:
+    def _require_sequences(self, x: Tensor) -> Tensor:
         """Return a tensor of rank 3; raise ShapeError for others."""
         if x.rank != 3:
             raise ShapeError(
@@ -193,11 +195,11 @@ class MultiHeadAttention(Lazy):
         return x
 
 
-def _literal(value: Any, like: Tensor) -> Any:
+def _dtype_of_literal(value: Any, like: Tensor) -> Any:
     return None if hasattr(value, "dtype") else like.dtype
 
 
-def _visible(mask: Any, causal: bool, logits: Tensor) -> Tensor | None:
+def _mask_visible_keys(mask: Any, causal: bool, logits: Tensor) -> Tensor | None:
     """Return the mask of visible keys, broadcastable to the logits; None if all are visible."""
     seen = None
     if mask is not None:
@@ -229,7 +231,7 @@ def _visible(mask: Any, causal: bool, logits: Tensor) -> Tensor | None:
     return seen
 
 
-def _weights(logits: Tensor, seen: Tensor | None) -> Tensor:
+def _compute_weights(logits: Tensor, seen: Tensor | None) -> Tensor:
     """Return the softmax over visible keys; zeros for queries without any."""
     if seen is None:
         return softmax(logits)
@@ -293,17 +295,17 @@ class TransformerEncoderLayer(Module):
         """Return sequences like `x`, [batch, places, size]; `mask`, `causal` and `training` are as for attention."""
         x = convert_to_tensor(x, self._dtype if not hasattr(x, "dtype") else None)
 
-        def attended(y: Tensor) -> Tensor:
+        def apply_attention(y: Tensor) -> Tensor:
             return self.drops[0](self.attention(y, mask=mask, causal=causal, training=training), training)
 
-        def products(y: Tensor) -> Tensor:
-            return self.drops[2](self._products(y, training), training)
+        def apply_hidden_layers(y: Tensor) -> Tensor:
+            return self.drops[2](self._feed_forward(y, training), training)
 
-        for norm, part in zip(self.norms, (attended, products), strict=True):
+        for norm, part in zip(self.norms, (apply_attention, apply_hidden_layers), strict=True):
             x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
         return x  # type: ignore[no-any-return]
 
-    def _products(self, x: Tensor, training: Any) -> Tensor:
+    def _feed_forward(self, x: Tensor, training: Any) -> Tensor:
         between = self.drops[1](self.activation(self.hidden(x)), training)
         # Made here, because the size of the result is unknown before the first call of the attention.
         if self.output is None:

@@ -100,7 +100,7 @@ class AttentionWrapper(CellWrapper):
         super().__init__(cell, name)
         self.is_single: bool = not isinstance(attention_mechanism, (list, tuple))
         self.mechanisms: list[Any] = [attention_mechanism] if self.is_single else list(attention_mechanism)
-        self.layers: list[Dense] | None = self._layers(attention_layer_size)
+        self.layers: list[Dense] | None = self._make_layers(attention_layer_size)
         self.keeps_history: bool = alignment_history
         self.output_attention: bool = output_attention
         self.cell_input_fn = cell_input_fn or (lambda inputs, attention: concat([inputs, attention], -1))
@@ -115,7 +115,7 @@ class AttentionWrapper(CellWrapper):
         # The [] is the shape of the scalar `time`.
         self.state_size = AttentionWrapperState(cell.state_size, self.attention_size, [], alignments, history)
 
-    def _layers(self, sizes: Any) -> list[Dense] | None:
+    def _make_layers(self, sizes: Any) -> list[Dense] | None:
         """Return a linear layer for each mechanism, None without sizes."""
         if sizes is None:
             return None
@@ -227,7 +227,7 @@ class AttentionWrapper(CellWrapper):
         output, cell_state = self.cell(self.cell_input_fn(inputs, state.attention), state.cell_state)
         before = [state.alignments] if self.is_single else state.alignments
         alignments = [m(output, a) for m, a in zip(self.mechanisms, before, strict=True)]
-        attention = concat([self._read(k, output, a) for k, a in enumerate(alignments)], -1)
+        attention = concat([self._read_memory(k, output, a) for k, a in enumerate(alignments)], -1)
         history = nest.flatten(state.alignment_history)
         # Not strict: without history there is no array to write.
         history = [array.write(state.time, a) for array, a in zip(history, alignments, strict=False)]
@@ -236,6 +236,6 @@ class AttentionWrapper(CellWrapper):
         )
         return attention if self.output_attention else output, after
 
-    def _read(self, k: int, output: Tensor, alignments: Tensor) -> Tensor:
+    def _read_memory(self, k: int, output: Tensor, alignments: Tensor) -> Tensor:
         context = reduce_sum(self.mechanisms[k].values * expand_dims(alignments, 2), 1)
         return context if self.layers is None else self.layers[k](concat([output, context], 1))

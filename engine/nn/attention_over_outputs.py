@@ -76,12 +76,12 @@ class AttentionCellWrapper(CellWrapper):
                 got=cell.output_size,
                 hint="give attn_size, or another cell",
             )
-        self.length = _positive(attn_length, "attn_length")
-        self.size = _positive(cell.output_size if attn_size is None else attn_size, "attn_size")
+        self.length = _require_positive(attn_length, "attn_length")
+        self.size = _require_positive(cell.output_size if attn_size is None else attn_size, "attn_size")
         self.state_size = (cell.state_size, self.size, self.size * self.length)
         self.output_size = self.size
-        depth = self.size if attn_vec_size is None else _positive(attn_vec_size, "attn_vec_size")
-        self.input_size = None if input_size is None else _positive(input_size, "input_size")
+        depth = self.size if attn_vec_size is None else _require_positive(attn_vec_size, "attn_vec_size")
+        self.input_size = None if input_size is None else _require_positive(input_size, "input_size")
         self.input_layer: Dense | None = None
         self.query_layer = Dense(depth, name="query")
         self.key_layer = Dense(depth, use_bias=False, name="key")
@@ -121,7 +121,7 @@ class AttentionCellWrapper(CellWrapper):
         x = convert_to_tensor(inputs)
         output, after = self.cell(self._mixed_input(x)(concat([x, read], -1)), before)
         outputs = reshape(window, [-1, self.length, self.size])
-        read = self._read(concat(nest.flatten(after), -1), outputs)
+        read = self._read_window(concat(nest.flatten(after), -1), outputs)
         mixed = self.output_layer(concat([output, read], -1))
         outputs = concat([outputs[:, 1:], expand_dims(mixed, 1)], 1)
         return mixed, (after, read, reshape(outputs, [-1, self.length * self.size]))
@@ -141,13 +141,13 @@ class AttentionCellWrapper(CellWrapper):
             self.input_layer = Dense(size, name="input")
         return self.input_layer
 
-    def _read(self, query: Tensor, outputs: Tensor) -> Tensor:
+    def _read_window(self, query: Tensor, outputs: Tensor) -> Tensor:
         """Return the mean of the window's outputs, weighted by the softmax of their scores for the query."""
         hidden = tanh(self.key_layer(outputs) + expand_dims(self.query_layer(query), 1))
         return reduce_sum(softmax(self.score_layer(hidden), 1) * outputs, 1)
 
 
-def _positive(value: Any, what: str) -> int:
+def _require_positive(value: Any, what: str) -> int:
     size = static_int(value, what)
     if size < 1:
         raise GraphError(f"'{what}' is a number of elements", wanted="1 or more", got=size, hint="leave it out")

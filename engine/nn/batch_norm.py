@@ -19,7 +19,7 @@ from ..ops.math.elementwise import rsqrt
 from ..ops.nn.normalization import moments
 from ..ops.support.arguments import static_int
 from .building import as_number
-from .normalization import Normalization, along, wide
+from .normalization import Normalization, broadcast_along, cast_to_wide
 
 
 class BatchNorm(Normalization):
@@ -106,33 +106,35 @@ class BatchNorm(Normalization):
         axes = self.axes(x)
 
         def by_averages() -> Tensor:
-            return self._normalized(x, along(self.moving_mean, axes, x), along(self.moving_variance, axes, x))
+            return self._normalize_and_scale(
+                x, broadcast_along(self.moving_mean, axes, x), broadcast_along(self.moving_variance, axes, x)
+            )
 
         return smart_cond(training, lambda: self._by_batch(x), by_averages)
 
     def _by_batch(self, x: Tensor) -> Tensor:
         over = [i for i in range(len(x.shape)) if i not in self.axes(x)]
-        mean, variance = moments(wide(x), over, keepdims=True)
-        y = self._normalized(x, mean, variance)
+        mean, variance = moments(cast_to_wide(x), over, keepdims=True)
+        y = self._normalize_and_scale(x, mean, variance)
         # The result waits for the update, so that nobody can forget to run the update.
-        with control_dependencies(self._updates(mean, variance, self._count(x))):
+        with control_dependencies(self._update_averages(mean, variance, self._values_per_channel(x))):
             return identity(y)
 
-    def _normalized(self, x: Tensor, mean: Any, variance: Any) -> Tensor:
-        return self.scaled((wide(x) - mean) * rsqrt(variance + self.epsilon), x)
+    def _normalize_and_scale(self, x: Tensor, mean: Any, variance: Any) -> Tensor:
+        return self.scaled((cast_to_wide(x) - mean) * rsqrt(variance + self.epsilon), x)
 
-    def _count(self, x: Tensor) -> Any:
+    def _values_per_channel(self, x: Tensor) -> Any:
         """Return the number of values per channel."""
         known = Shape([d for i, d in enumerate(x.shape) if i not in self.axes(x)]).num_elements
         return cast(size(x) // self.input_size if known is None else known, self.moving_mean.dtype)
 
-    def _updates(self, mean: Tensor, variance: Tensor, count: Tensor) -> list[Operation]:
+    def _update_averages(self, mean: Tensor, variance: Tensor, count: Tensor) -> list[Operation]:
         # For a single value the quotient would be infinite, and the variance is 0 anyway.
         population = variance * (count / maximum(count - 1, 1))
         pairs = ((self.moving_mean, mean), (self.moving_variance, population))
-        return [self._move(average, reshape(stop_gradient(found), [-1]), count) for average, found in pairs]
+        return [self._move_average(average, reshape(stop_gradient(found), [-1]), count) for average, found in pairs]
 
-    def _move(self, average: Variable, found: Tensor, count: Tensor) -> Operation:
+    def _move_average(self, average: Variable, found: Tensor, count: Tensor) -> Operation:
         """Move an average towards the value of a batch, unless the batch is empty."""
         change = (average - found) * as_number(1 - self.momentum, average.dtype)
         # The moments of an empty batch are NaN, and would stay in the average forever.

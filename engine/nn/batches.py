@@ -24,7 +24,7 @@ from ..ops.math.casting import cast
 from ..ops.math.reductions import reduce_max
 from ..ops.support.common import one_for_each
 from .cells import map_sizes
-from .row_blocks import RowBlocks, sensible
+from .row_blocks import RowBlocks, choose_block_count
 
 LoopOptions = dict[str, Any]
 
@@ -43,7 +43,7 @@ class Batch:
     ) -> None:
         self.cell: Any = cell
         self.time_major: bool = time_major
-        given = tensors(inputs)
+        given = convert_inputs(inputs)
         leaves = nest.flatten(given)
         for leaf in leaves:
             _require_sequences(leaf, time_major)
@@ -51,7 +51,7 @@ class Batch:
         self.size: int | None = _static_batch(leaves, self.lengths, time_major)
         if self.lengths is not None:
             self.lengths = one_for_each(self.lengths, leaves[0], int(time_major))
-        self.inputs: Any = given if time_major else nest.map_structure(swapped, given)
+        self.inputs: Any = given if time_major else nest.map_structure(swap_time_and_batch, given)
         first = nest.flatten(self.inputs)[0]
         self.steps: Any = first.shape[0] if first.shape[0] is not None else shape(first)[0]
         rows = self.size if self.size is not None else shape(first)[1]
@@ -61,14 +61,14 @@ class Batch:
         self.output_dtype: DType = state_dtype(
             self.state, first
         )  # if the outputs are literals; otherwise the outputs' own
-        self.output_sizes = _sizes(cell.output_size)
+        self.output_sizes = _list_sizes(cell.output_size)
 
-    def blocks(self, asked: int | None) -> int:
+    def count_blocks(self, asked: int | None) -> int:
         """Return the number of blocks of rows; raise GraphError if `asked` is impossible."""
         # Blocks are slices of static size; cells that mix rows need all rows at once.
         possible = self.lengths is not None and self.size is not None and getattr(self.cell, "by_rows", False)
         if asked is None:
-            return sensible(self.size) if possible else 1
+            return choose_block_count(self.size) if possible else 1
         if asked != 1 and not (possible and 1 < asked <= (self.size or 0)):
             raise GraphError(
                 "rows cannot be run in so many blocks",
@@ -81,63 +81,65 @@ class Batch:
     def run(self, options: LoopOptions) -> tuple[Any, Any]:
         """Run all rows to the end of the longest; return the outputs of all steps, time first, and the state."""
         if self.lengths is None:
-            return self._loop(self.inputs, self.state, None, self.steps, options)
+            return self._run_loop(self.inputs, self.state, None, self.steps, options)
         # The 1 is for batches without rows, whose maximum would be undefined.
         steps = minimum(self.steps, reduce_max(concat([self.lengths, [1]], 0)))
-        outputs, state = self._loop(self.inputs, self.state, self.lengths, steps, options)
-        return nest.map_structure(self._padded, outputs), state
+        outputs, state = self._run_loop(self.inputs, self.state, self.lengths, steps, options)
+        return nest.map_structure(self._pad_to_all_steps, outputs), state
 
     def run_in_blocks(self, count: int, options: LoopOptions) -> tuple[Any, Any]:
         """Run the rows sorted by length, without one more block of ended rows in each loop."""
         rows = RowBlocks(self.lengths, self.size or 0, count, self.steps)
-        parts = [rows.parts(rows.sorted(x, 1)) for x in nest.flatten(self.inputs)]
-        state: Any = nest.map_structure(lambda x: rows.sorted(x, 0), self.state)
+        parts = [rows.split_by_loop(rows.sort_rows(x, 1)) for x in nest.flatten(self.inputs)]
+        state: Any = nest.map_structure(lambda x: rows.sort_rows(x, 0), self.state)
         made: list[list[Tensor]] = []
         ended: list[list[Tensor]] = []
         for k in range(count):
             inputs = nest.pack_as(self.inputs, [part[k] for part in parts])
-            outputs, state = self._loop(inputs, state, rows.left(k), rows.durations[k], options)
+            outputs, state = self._run_loop(inputs, state, rows.lengths_left(k), rows.durations[k], options)
             made.append(nest.flatten(outputs))
-            left = rows.kept(k)
+            left = rows.rows_kept(k)
             # Rows that end with this loop have their last state.
             ended.append([x[left:] for x in nest.flatten(state)])
             state = nest.pack_as(state, [x[:left] for x in nest.flatten(state)])
-        joined = [rows.unsorted(rows.joined(list(each)), 1) for each in zip(*made, strict=True)]
+        joined = [rows.unsort_rows(rows.join_parts(list(each)), 1) for each in zip(*made, strict=True)]
         # The shortest rows end first, so the parts are in reverse order.
-        last = [rows.unsorted(concat(list(each[::-1]), 0), 0) for each in zip(*ended, strict=True)]
-        return self._packed(joined), nest.pack_as(self.state, last)
+        last = [rows.unsort_rows(concat(list(each[::-1]), 0), 0) for each in zip(*ended, strict=True)]
+        return self._pack_outputs(joined), nest.pack_as(self.state, last)
 
-    def _loop(self, inputs: Any, state: Any, lengths: Any, steps: Any, options: LoopOptions) -> tuple[Any, Any]:
+    def _run_loop(self, inputs: Any, state: Any, lengths: Any, steps: Any, options: LoopOptions) -> tuple[Any, Any]:
         """Run rows for `steps` steps; return the stacked outputs, time first, and the state."""
         arrays_of = nest.flatten(inputs)
         arrays = [TensorArray(x.dtype, shape(x)[0]).unstack(x) for x in arrays_of]
-        rows = self._rows(state) if lengths is None else lengths.shape
+        rows = self._static_batch_size(state) if lengths is None else lengths.shape
         made = [
             TensorArray(self.output_dtype, steps, element_shape=[*rows, *s]).of_first_written()
             for s in self.output_sizes
         ]
         masks = Masks(lengths)
 
-        def body(t: Any, written: Any, state: Any) -> tuple[Any, Any, Any]:
+        def run_step(t: Any, written: Any, state: Any) -> tuple[Any, Any, Any]:
             output, after = self.cell(nest.pack_as(inputs, [a.read(t) for a in arrays]), state)
-            fresh = [masks.live(t, x, 0) for x in nest.flatten(output)]
-            after = nest.pack_as(state, masks.chosen(t, nest.flatten_as(state, after), nest.flatten(state)))
+            fresh = [masks.select_running(t, x, 0) for x in nest.flatten(output)]
+            after = nest.pack_as(
+                state, masks.select_running_rows(t, nest.flatten_as(state, after), nest.flatten(state))
+            )
             return t + 1, [a.write(t, x) for a, x in zip(written, fresh, strict=True)], after
 
-        _, made, state = while_loop(lambda t, *_: t < steps, body, (0, made, state), name="time", **options)
+        _, made, state = while_loop(lambda t, *_: t < steps, run_step, (0, made, state), name="time", **options)
         batch = shape(arrays_of[0])[1:2]
         stacked = [a.stack_or(concat([batch, size], 0)) for a, size in zip(made, self.output_sizes, strict=True)]
-        return self._packed(stacked), state
+        return self._pack_outputs(stacked), state
 
-    def _rows(self, state: Any) -> Shape:
+    def _static_batch_size(self, state: Any) -> Shape:
         """Return the static batch size of the state, or of the inputs if the state has none."""
         found = [leaf.shape[:1] for leaf in nest.flatten(state) if getattr(leaf, "rank", 0)]
         return found[0] if found else Shape([self.size])
 
-    def _packed(self, leaves: list[Any]) -> Any:
+    def _pack_outputs(self, leaves: list[Any]) -> Any:
         return nest.pack_as(map_sizes(lambda size: 0, self.cell.output_size), leaves)
 
-    def _padded(self, output: Tensor) -> Tensor:
+    def _pad_to_all_steps(self, output: Tensor) -> Tensor:
         missing = self.steps - shape(output)[0]
         result: Tensor = pad(output, [[0, missing], *[[0, 0]] * ((output.rank or 1) - 1)])
         result.set_shape([None, *output.shape[1:]])
@@ -147,7 +149,7 @@ class Batch:
         """Return outputs with the dimensions in the order of the inputs."""
         steps = self.steps if isinstance(self.steps, int) else None
         output.set_shape([steps, self.size, *output.shape[2:]])
-        return output if self.time_major else swapped(output)
+        return output if self.time_major else swap_time_and_batch(output)
 
 
 class Masks:
@@ -158,11 +160,11 @@ class Masks:
         # Computed once, outside of the loop; matrices are the common case.
         self.column: Tensor | None = None if lengths is None else expand_dims(lengths, 1)
 
-    def chosen(self, t: Tensor, fresh: list[Any], old: list[Any]) -> list[Any]:
+    def select_running_rows(self, t: Tensor, fresh: list[Any], old: list[Any]) -> list[Any]:
         """Return new values in running rows, old values in ended rows."""
-        return [self.live(t, x, before) for x, before in zip(fresh, old, strict=True)]
+        return [self.select_running(t, x, before) for x, before in zip(fresh, old, strict=True)]
 
-    def live(self, t: Tensor, fresh: Any, old: Any) -> Any:
+    def select_running(self, t: Tensor, fresh: Any, old: Any) -> Any:
         """Return the new value in running rows, the old value in ended rows; arrays and scalars unchanged."""
         if self.lengths is None or hasattr(fresh, "with_flow"):
             return fresh
@@ -200,28 +202,28 @@ def rows_chosen(condition: Tensor, x: Any, y: Tensor) -> Tensor:
     return result
 
 
-def tensors(inputs: Any) -> Any:
+def convert_inputs(inputs: Any) -> Any:
     """Return inputs as a structure of tensors; nested lists of plain numbers are one tensor."""
     if all(isinstance(leaf, (bool, int, float, complex)) for leaf in nest.flatten(inputs)):
         return convert_to_tensor(inputs)
     return nest.map_structure(convert_to_tensor, inputs)
 
 
-def _sizes(structure: Any) -> list[list[int]]:
+def _list_sizes(structure: Any) -> list[list[int]]:
     """Return the sizes in a structure, each as a list of dimensions."""
     found: list[list[int]] = []
     map_sizes(found.append, structure)
     return found
 
 
-def swapped(x: Tensor) -> Tensor:
+def swap_time_and_batch(x: Tensor) -> Tensor:
     """Return `x` with its first two dimensions exchanged."""
     return transpose(x, [1, 0, *range(2, x.shape.rank or 2)])
 
 
 def reversed_in_time(inputs: Any, lengths: Any, time_major: bool) -> Any:
     """Return sequences reversed in time, each within its length; later elements stay in place."""
-    given = tensors(inputs)
+    given = convert_inputs(inputs)
     axis = 0 if time_major else 1
     if lengths is None:
         return nest.map_structure(lambda x: reverse(x, [axis]), given)

@@ -227,14 +227,14 @@ class BeamSearchDecoder(Decoder):
         output, cell_state = self.cell(inputs, state.cell_state)
         logits = output if self.output_layer is None else self.output_layer(output)
         count = logits.shape[-1] if logits.shape[-1] is not None else shape(logits)[-1]
-        log_probs, lengths = self._longer(reshape(logits, [self.rows, self.width, count]), count, state)
-        scores = log_probs if not self.penalty else log_probs / self._penalty(lengths)
+        log_probs, lengths = self._extend_sequences(reshape(logits, [self.rows, self.width, count]), count, state)
+        scores = log_probs if not self.penalty else log_probs / self._length_penalty(lengths)
         # The best of all beams and symbols together: a beam may have several followers, or none.
         best, chosen = top_k(reshape(scores, [self.rows, -1]), self.width)
         parents, symbols = chosen // count, chosen % count
         finished = logical_or(gather(state.finished, parents, batch_dims=1), equal(symbols, self.end))
         after = BeamSearchDecoderState(
-            nest.map_structure(lambda x: self._followed(x, parents), cell_state),
+            nest.map_structure(lambda x: self._gather_parents(x, parents), cell_state),
             # Not `best`: scores are divided by a penalty that grows with the length.
             gather(reshape(log_probs, [self.rows, -1]), chosen, batch_dims=1),
             finished,
@@ -245,7 +245,7 @@ class BeamSearchDecoder(Decoder):
         following = self.embed(reshape(symbols, [-1]))
         return BeamSearchDecoderOutput(best, symbols, parents), fixed, following, fixed.finished
 
-    def _longer(self, logits: Tensor, count: Any, state: BeamSearchDecoderState) -> tuple[Tensor, Tensor]:
+    def _extend_sequences(self, logits: Tensor, count: Any, state: BeamSearchDecoderState) -> tuple[Tensor, Tensor]:
         """Return log-probabilities, [batch, beams, symbols], and lengths of all sequences extended by a symbol.
 
         An ended sequence is extended by an end token of probability 1, which does not count in the length.
@@ -256,10 +256,10 @@ class BeamSearchDecoder(Decoder):
         lengths = state.lengths + cast(logical_not(state.finished), "int32")
         return expand_dims(state.log_probs, 2) + symbols, expand_dims(lengths, 2)
 
-    def _penalty(self, lengths: Tensor) -> Tensor:
+    def _length_penalty(self, lengths: Tensor) -> Tensor:
         return pow((5.0 + cast(lengths, self.dtype)) / 6.0, self.penalty)
 
-    def _followed(self, x: Tensor, parents: Tensor) -> Tensor:
+    def _gather_parents(self, x: Tensor, parents: Tensor) -> Tensor:
         """Return the rows of the chosen beams; a scalar unchanged."""
         if x.rank == 0:
             return x

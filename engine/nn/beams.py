@@ -21,7 +21,7 @@ from ..ops.array.where import where
 from ..ops.math.casting import cast
 from ..ops.math.comparison import equal
 from ..ops.math.cumulative import cumsum
-from .batches import tensors
+from .batches import convert_inputs
 
 
 @public
@@ -59,10 +59,10 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
             hint="pass 1 or more",
         )
     with name_scope(name or "tile_batch"):
-        return nest.map_structure(lambda x: _tiled(x, multiplier), tensors(t))
+        return nest.map_structure(lambda x: _repeat_rows(x, multiplier), convert_inputs(t))
 
 
-def _tiled(x: Tensor, times: int) -> Tensor:
+def _repeat_rows(x: Tensor, times: int) -> Tensor:
     """Return a tensor with each row repeated, with its static shape; a scalar unchanged."""
     if x.rank == 0:
         return x
@@ -122,10 +122,10 @@ def gather_tree(
             hint="use expand_dims for a batch of one; they are stacked time first",
         )
     with name_scope(name or "gather_tree"):
-        return _followed(ids, parents, max_sequence_lengths, end_token)
+        return _follow_parents(ids, parents, max_sequence_lengths, end_token)
 
 
-def _followed(ids: Tensor, parents: Tensor, max_sequence_lengths: Any, end_token: Any) -> Tensor:
+def _follow_parents(ids: Tensor, parents: Tensor, max_sequence_lengths: Any, end_token: Any) -> Tensor:
     """Backtrack from the last step by a loop; see `gather_tree`."""
     lengths, end = expand_dims(cast(max_sequence_lengths, "int32"), 1), convert_to_tensor(end_token, "int32")
     count = shape(ids)[0]
@@ -135,7 +135,7 @@ def _followed(ids: Tensor, parents: Tensor, max_sequence_lengths: Any, end_token
     last = numbers(shape(ids)[2]) + zeros(shape(ids)[1:], "int32")
     last.set_shape(ids.shape[1:])
 
-    def body(t: Tensor, place: Tensor, found: TensorArray) -> Any:
+    def step_back(t: Tensor, place: Tensor, found: TensorArray) -> Any:
         is_in = t < lengths
         symbol = where(is_in, gather(symbols.read(t), place, batch_dims=1), end)
         # Beyond a row's length there are no parents: the beam keeps its place until the row's last step.
@@ -143,7 +143,7 @@ def _followed(ids: Tensor, parents: Tensor, max_sequence_lengths: Any, end_token
         came.set_shape(place.shape)
         return t - 1, came, found.write(t, symbol)
 
-    found = while_loop(lambda t, *_: t >= 0, body, (count - 1, last, found), name="time")[2]
+    found = while_loop(lambda t, *_: t >= 0, step_back, (count - 1, last, found), name="time")[2]
     sequences = found.stack()
     # A sequence may end before its row's length: everything after the first end token is filled.
     ended = cumsum(cast(equal(sequences, end), "int32"), 0, exclusive=True) > 0

@@ -42,7 +42,7 @@ class Lazy(Module):
         """Make the variables if the constructor received an input size."""
         if self.input_size is not None:
             with name_scope(self.name):
-                self._build(self.input_size)
+                self._build_once(self.input_size)
 
     def ready(self, inputs: Any) -> Tensor:
         """Return the input as a tensor; make the variables if missing, else check the input's size."""
@@ -50,8 +50,8 @@ class Lazy(Module):
         if not self._is_built:
             # Only the first input decides: later inputs of another dtype do not change the variables.
             self.dtype = self.dtype or self.dtype_for(x.dtype)
-            found = [self._dimension(x, axis) for axis in self.input_axes()]
-            self._build(found[0] if len(found) == 1 else tuple(found))
+            found = [self._require_known_dimension(x, axis) for axis in self.input_axes()]
+            self._build_once(found[0] if len(found) == 1 else tuple(found))
         else:
             self._require_size(x)
         return x
@@ -60,7 +60,7 @@ class Lazy(Module):
         """Return the dtype of the parameters for inputs of a dtype."""
         return dtype
 
-    def _build(self, size: Any) -> None:
+    def _build_once(self, size: Any) -> None:
         self.input_size = size
         self.dtype = self.dtype or as_dtype("float32")
         self.build(size)
@@ -79,7 +79,7 @@ class Lazy(Module):
                     hint="make another layer for other inputs",
                 )
 
-    def _dimension(self, x: Tensor, axis: int) -> int:
+    def _require_known_dimension(self, x: Tensor, axis: int) -> int:
         """Return the static size of an input's dimension; raise ShapeError if unknown."""
         size = x.shape[axis] if x.rank is not None and -x.rank <= axis < x.rank else None
         if size is None:
@@ -111,7 +111,7 @@ def as_number(value: Any, dtype: DType) -> Tensor:
     return cast(value, dtype) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
 
 
-def sizes(x: Tensor) -> list[Any]:
+def reshape_sizes(x: Tensor) -> list[Any]:
     """Return the dimensions of a tensor for `reshape`: ints if known, else -1 for a single one, or tensors."""
     known: list[Any] = list(x.shape)
     unknown = [i for i, d in enumerate(known) if d is None]

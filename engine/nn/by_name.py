@@ -48,7 +48,7 @@ def as_initializer(given: Any) -> Callable[..., Any]:
     """Return a function as initializer, or the initializer of a name or of constant numbers."""
     if isinstance(given, str):
         if given not in _INITIALIZERS:
-            raise _unknown("initializer", given, _INITIALIZERS)
+            raise _unknown_name_error("initializer", given, _INITIALIZERS)
         return _INITIALIZERS[given]()
     if not callable(given):
         return initializers.constant_initializer(given)
@@ -61,12 +61,12 @@ def as_activation(given: Any) -> Callable[[Any], Any]:
     """Return a function as activation, the activation of a name, or the identity for None."""
     if isinstance(given, str):
         if given not in _ACTIVATIONS:
-            raise _unknown("activation", given, _ACTIVATIONS)
+            raise _unknown_name_error("activation", given, _ACTIVATIONS)
         return _ACTIVATIONS[given]
     return (lambda x: x) if given is None else given
 
 
-def _unknown(what: str, name: str, known: dict[str, Any]) -> GraphError:
+def _unknown_name_error(what: str, name: str, known: dict[str, Any]) -> GraphError:
     return GraphError(
         f"no {what} of this name",
         wanted=", ".join(sorted(known)),

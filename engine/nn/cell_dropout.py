@@ -29,7 +29,7 @@ def checked_keep(keep: Any, what: str) -> Any:
     return keep
 
 
-def dropped(x: Tensor, keep: Any, seed: int | None) -> Tensor:
+def drop_elements(x: Tensor, keep: Any, seed: int | None) -> Tensor:
     """Return `x` with randomly zeroed elements, the others divided by their probability `keep`."""
     if is_one(keep):
         return x

@@ -175,10 +175,12 @@ class ResidualWrapper(CellWrapper):
         if self.residual_fn is not None:
             return self.residual_fn(inputs, outputs), after
         pairs = zip(nest.flatten_as(outputs, inputs), nest.flatten(outputs), strict=True)
-        return nest.pack_as(outputs, [_sum(convert_to_tensor(x), convert_to_tensor(y)) for x, y in pairs]), after
+        return nest.pack_as(
+            outputs, [_add_residual(convert_to_tensor(x), convert_to_tensor(y)) for x, y in pairs]
+        ), after
 
 
-def _sum(x: Tensor, y: Tensor) -> Tensor:
+def _add_residual(x: Tensor, y: Tensor) -> Tensor:
     """Return the sum of two tensors of compatible shapes; raise ShapeError for others."""
     # Without this check a size of 1 would be broadcast silently.
     if not x.shape.is_compatible_with(y.shape):

@@ -313,6 +313,6 @@ def checked_units(units: Any, cell: Module) -> int:
     return units
 
 
-def clipped(x: Tensor, bound: float | None) -> Tensor:
+def clip_symmetrically(x: Tensor, bound: float | None) -> Tensor:
     """Return `x` clipped to ``[-bound, bound]``; unchanged if `bound` is None."""
     return x if bound is None else clip_by_value(x, -bound, bound)

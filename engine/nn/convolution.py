@@ -46,9 +46,9 @@ class Convolution(Lazy):
         self.filters = filters
         self.channels_first: bool = is_channels_first(data_format, self.rank)
         self.data_format: str = LAYOUTS[self.rank][self.channels_first]
-        self.kernel_size: tuple[int, ...] = self._spatial(kernel_size, "kernel_size")
-        self.strides: tuple[int, ...] = self._spatial(strides, "strides")
-        self.dilation_rate: tuple[int, ...] = self._spatial(dilation_rate, "dilation_rate")
+        self.kernel_size: tuple[int, ...] = self._spatial_sizes(kernel_size, "kernel_size")
+        self.strides: tuple[int, ...] = self._spatial_sizes(strides, "strides")
+        self.dilation_rate: tuple[int, ...] = self._spatial_sizes(dilation_rate, "dilation_rate")
         self.padding: Any = padding_of(padding, self.rank, self.channels_first)
         # Explicit padding is checked here, where the user's line is, not at the first call.
         if self.padding not in ("SAME", "VALID"):
@@ -61,7 +61,7 @@ class Convolution(Lazy):
         self.bias: Any = None
         self.prepare()
 
-    def _spatial(self, value: Any, what: str) -> tuple[int, ...]:
+    def _spatial_sizes(self, value: Any, what: str) -> tuple[int, ...]:
         return spatial(value, self.rank, what, self.channels_first)
 
     def input_axes(self) -> Sequence[int]:
@@ -199,7 +199,7 @@ class TransposedConvolution(Convolution):
         known = x.shape.merge(Shape([None] * (self.rank + 2)))
         dims = [shape_of(x)[i] if d is None else d for i, d in enumerate(known)]
         first = 2 if self.channels_first else 1
-        larger = [self._larger(dims[first + i], i) for i in range(self.rank)]
+        larger = [self._compute_result_size(dims[first + i], i) for i in range(self.rank)]
         shape = [dims[0], self.filters, *larger] if self.channels_first else [dims[0], *larger, self.filters]
         transpose = _TRANSPOSED[self.rank]
         y = transpose(x, self.kernel, shape, self.strides, self.padding, self.data_format, self.dilation_rate)
@@ -207,7 +207,7 @@ class TransposedConvolution(Convolution):
         y.set_shape([d if isinstance(d, int) else None for d in shape])
         return self.finish(y)
 
-    def _larger(self, size: Any, i: int) -> Any:
+    def _compute_result_size(self, size: Any, i: int) -> Any:
         """Return the size of the result along the spatial dimension `i`."""
         stride, length = self.strides[i], (self.kernel_size[i] - 1) * self.dilation_rate[i] + 1
         if self.padding == "SAME":

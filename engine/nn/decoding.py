@@ -17,7 +17,7 @@ from ..ops.array.shapes import shape
 from ..ops.array.where import where
 from ..ops.math.comparison import logical_not, logical_or
 from ..ops.math.reductions import reduce_all
-from .batches import array_like, loop_options, rows_chosen, swapped, tensor_or_array
+from .batches import array_like, loop_options, rows_chosen, swap_time_and_batch, tensor_or_array
 from .cell_wrappers import checked_cell
 from .decoding_helpers import Helper
 from .module import Module
@@ -52,7 +52,7 @@ class Decoder(Module):
 
     def initialize(self) -> tuple[Any, Any, Any]:
         """Return the finished flags, of shape [batch], the first inputs and the first state."""
-        raise _undefined(self, "initialize")
+        raise _missing_method_error(self, "initialize")
 
     def step(self, time: Any, inputs: Any, state: Any) -> tuple[Any, Any, Any, Any]:
         """Return outputs, next state, next inputs and finished flags.
@@ -68,7 +68,7 @@ class Decoder(Module):
         outputs, state, inputs : structure of Tensor
         finished : bool Tensor of shape [batch]
         """
-        raise _undefined(self, "step")
+        raise _missing_method_error(self, "step")
 
     def finalize(self, outputs: Any, state: Any, lengths: Tensor) -> tuple[Any, Any]:
         """Return the final outputs and state from the stacked outputs, time first, and the last state.
@@ -103,7 +103,7 @@ class Decoder(Module):
         return lengths
 
 
-def _undefined(decoder: Decoder, method: str) -> GraphError:
+def _missing_method_error(decoder: Decoder, method: str) -> GraphError:
     return GraphError(
         f"{type(decoder).__name__} does not say how it decodes",
         wanted=f"a method `{method}`",
@@ -277,7 +277,7 @@ def dynamic_decode(
         outputs, state, lengths = loop.run(maximum_iterations, options)
         lengths = decoder.final_lengths(state, lengths)
         outputs, state = decoder.finalize(outputs, state, lengths)
-        return outputs if output_time_major else nest.map_structure(swapped, outputs), state, lengths
+        return outputs if output_time_major else nest.map_structure(swap_time_and_batch, outputs), state, lengths
 
 
 class _Decoding:
@@ -296,22 +296,22 @@ class _Decoding:
         # In a loop whose condition is false at once: the step sees the shapes of loop variables, and never runs.
         made: list[Any] = []
 
-        def body(t: Tensor, state: Any) -> Any:
+        def trace_step(t: Tensor, state: Any) -> Any:
             outputs, after, *_ = self.decoder.step(t, self.inputs, state)
             made.append(nest.map_structure(convert_to_tensor, outputs))
             return t + 1, nest.pack_as(state, nest.flatten_as(state, after))
 
-        while_loop(lambda t, state: t < 0, body, (0, self.state), name="shapes", back_prop=False)
+        while_loop(lambda t, state: t < 0, trace_step, (0, self.state), name="shapes", back_prop=False)
         return made[0]
 
     def run(self, maximum: Any, options: dict[str, Any]) -> tuple[Any, Any, Tensor]:
         """Build the loop; return the stacked outputs, time first, the last state and the lengths."""
-        arrays = [self._array(x) for x in nest.flatten(self.like)]
+        arrays = [self._make_array(x) for x in nest.flatten(self.like)]
         # Lengths begin at 0, which remains for rows that have finished before the first step.
         start = (0, arrays, self.state, self.inputs, self.finished, zeros_like(self.finished, dtype="int32"))
         _, arrays, state, _, _, lengths = while_loop(
             lambda t, a, s, x, finished, n: logical_not(reduce_all(finished)),
-            self._step,
+            self._build_iteration,
             start,
             maximum_iterations=maximum,
             name="time",
@@ -319,13 +319,15 @@ class _Decoding:
         )
         return nest.pack_as(self.like, [a.stack() for a in arrays]), state, lengths
 
-    def _array(self, x: Tensor) -> TensorArray:
+    def _make_array(self, x: Tensor) -> TensorArray:
         """Return an array for outputs like `x`, a tensor of another loop, so only its static shape is usable."""
         if not x.rank or x.shape[0] is not None or not x.shape[1:].is_fully_known:
             return TensorArray(x.dtype, 0, True, element_shape=x.shape)
         return array_like(zeros([shape(self.finished)[0], *x.shape[1:]], x.dtype))
 
-    def _step(self, t: Tensor, arrays: list[Any], state: Any, inputs: Any, finished: Tensor, lengths: Tensor) -> Any:
+    def _build_iteration(
+        self, t: Tensor, arrays: list[Any], state: Any, inputs: Any, finished: Tensor, lengths: Tensor
+    ) -> Any:
         """Build one iteration: a decoder's step, with finished rows held if imputed."""
         outputs, after, following, ended = self.decoder.step(t, inputs, state)
         fresh, after_leaves = nest.flatten(outputs), nest.flatten_as(state, after)

@@ -19,7 +19,7 @@ from ..ops.math.arithmetic import minimum
 from ..ops.math.casting import cast
 from ..ops.math.comparison import equal
 from ..ops.random.discrete import categorical
-from .batches import swapped, tensors
+from .batches import swap_time_and_batch, convert_inputs
 
 Finished = tuple[Tensor, Any]
 
@@ -53,7 +53,7 @@ class Helper:
 
     def initialize(self) -> Finished:
         """Return the finished flags before the first step, and the first inputs."""
-        raise _undefined(self, "initialize")
+        raise _missing_method_error(self, "initialize")
 
     def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
         """Return the symbols chosen by the outputs of a step.
@@ -68,7 +68,7 @@ class Helper:
         -------
         int32 Tensor of shape [batch]
         """
-        raise _undefined(self, "sample")
+        raise _missing_method_error(self, "sample")
 
     def next_inputs(self, time: Any, outputs: Tensor, state: Any, sample_ids: Tensor) -> tuple[Tensor, Any, Any]:
         """Return the finished flags, the next inputs and the next state.
@@ -85,10 +85,10 @@ class Helper:
         finished : bool Tensor of shape [batch]
         inputs, state : structure of Tensor
         """
-        raise _undefined(self, "next_inputs")
+        raise _missing_method_error(self, "next_inputs")
 
 
-def _undefined(helper: Helper, method: str) -> GraphError:
+def _missing_method_error(helper: Helper, method: str) -> GraphError:
     return GraphError(
         f"{type(helper).__name__} does not say what comes next",
         wanted=f"a method `{method}`",
@@ -124,8 +124,8 @@ class TrainingHelper(Helper):
     """
 
     def __init__(self, inputs: Any, sequence_length: Any, time_major: bool = False) -> None:
-        given = tensors(inputs)
-        self.inputs: Any = given if time_major else nest.map_structure(swapped, given)
+        given = convert_inputs(inputs)
+        self.inputs: Any = given if time_major else nest.map_structure(swap_time_and_batch, given)
         self.lengths: Tensor = cast(sequence_length, "int32")
         if self.lengths.rank not in (1, None):
             raise ShapeError(
@@ -143,21 +143,21 @@ class TrainingHelper(Helper):
             for x in leaves
         ]
 
-    def _at(self, time: Any) -> Any:
+    def _read_inputs(self, time: Any) -> Any:
         """Return the inputs of a step; beyond the end the last inputs, because rows that read them have finished."""
         return nest.pack_as(self.inputs, [a.read(minimum(time, self.steps - 1)) for a in self.arrays])
 
     def initialize(self) -> Finished:
         """Return flags of the empty rows, and the inputs of the first step."""
-        return equal(self.lengths, 0), self._first()
+        return equal(self.lengths, 0), self._read_first_inputs()
 
-    def _first(self) -> Any:
+    def _read_first_inputs(self) -> Any:
         """Return the inputs of the first step, zeros where there are no steps."""
         if isinstance(self.steps, int):
-            return self._at(0) if self.steps else self._nothing()
-        return cond(self.steps > 0, lambda: self._at(0), self._nothing, name="first")
+            return self._read_inputs(0) if self.steps else self._make_zero_inputs()
+        return cond(self.steps > 0, lambda: self._read_inputs(0), self._make_zero_inputs, name="first")
 
-    def _nothing(self) -> Any:
+    def _make_zero_inputs(self) -> Any:
         return nest.map_structure(lambda x: zeros(shape(x)[1:], x.dtype), self.inputs)
 
     def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
@@ -190,7 +190,7 @@ class TrainingHelper(Helper):
         finished : bool Tensor of shape [batch]
         inputs, state : structure of Tensor
         """
-        return time + 1 >= self.lengths, self._at(time + 1), state
+        return time + 1 >= self.lengths, self._read_inputs(time + 1), state
 
 
 class GreedyEmbeddingHelper(Helper):

@@ -13,7 +13,7 @@ from ..ops.array.gather import gather
 from ..ops.array.shapes import reshape, shape
 from ..ops.math.cumulative import reduce_prod
 from ..ops.math.linear import matmul
-from .building import Lazy, sizes
+from .building import Lazy, reshape_sizes
 from .by_name import as_activation
 from .module import Module
 
@@ -101,7 +101,7 @@ def _with_rows_of(x: Tensor, y: Tensor, units: int) -> Tensor:
     """Return the rows of `y` with the leading dimensions of `x`, from which they were flattened."""
     if x.rank is None:
         return reshape(y, concat([shape(x)[:-1], [units]], 0))
-    result = reshape(y, [*sizes(x)[:-1], units])
+    result = reshape(y, [*reshape_sizes(x)[:-1], units])
     result.set_shape(x.shape[:-1] + Shape([units]))
     return result
 

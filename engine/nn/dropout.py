@@ -62,13 +62,13 @@ class Dropout(Module):
         x = convert_to_tensor(inputs)
         if isinstance(self.rate, (int, float)) and self.rate == 0:
             return x
-        return smart_cond(training, lambda: self._drop(x), lambda: x)
+        return smart_cond(training, lambda: self._drop_elements(x), lambda: x)
 
-    def _drop(self, x: Tensor) -> Tensor:
+    def _drop_elements(self, x: Tensor) -> Tensor:
         rate = cast(self.rate, x.dtype) if hasattr(self.rate, "dtype") else self.rate
-        return dropout(x, rate=rate, noise_shape=self._drawn(x), seed=self.seed)
+        return dropout(x, rate=rate, noise_shape=self._infer_noise_shape(x), seed=self.seed)
 
-    def _drawn(self, x: Tensor) -> Any:
+    def _infer_noise_shape(self, x: Tensor) -> Any:
         if self.noise_shape is None:
             return None
         known = Shape([None] * len(self.noise_shape)).merge(x.shape)

@@ -9,7 +9,7 @@ from ..base.errors import GraphError
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.creation import ones
-from .cell_dropout import checked_keep, dropped, is_one
+from .cell_dropout import checked_keep, drop_elements, is_one
 from .cell_wrappers import CellWrapper
 from .cells import LSTMStateTuple, map_sizes
 
@@ -75,9 +75,9 @@ class DropoutWrapper(CellWrapper):
         if variational_recurrent:
             sizes = {"input": input_size, "output": cell.output_size, "state": cell.state_size}
             # Drawn here, outside of the loop, so that all time steps share the masks.
-            self._masks = {what: self._mask(what, size, dtype) for what, size in sizes.items()}
+            self._masks = {what: self._draw_masks(what, size, dtype) for what, size in sizes.items()}
 
-    def _mask(self, what: str, sizes: Any, dtype: Any) -> list[Tensor]:
+    def _draw_masks(self, what: str, sizes: Any, dtype: Any) -> list[Tensor]:
         """Return the variational masks of input, output or state, one per leaf; none without dropout."""
         if is_one(self.keep[what]):
             return []
@@ -88,19 +88,19 @@ class DropoutWrapper(CellWrapper):
                 got=f"dtype {dtype}, size of the {what} {sizes}",
                 hint="pass dtype='float32' and input_size=, the last dimension of the input",
             )
-        keep, seed = self.keep[what], self._seed(what)
-        return nest.flatten(map_sizes(lambda size: dropped(ones([1, *size], dtype), keep, seed), sizes))
+        keep, seed = self.keep[what], self._derive_seed(what)
+        return nest.flatten(map_sizes(lambda size: drop_elements(ones([1, *size], dtype), keep, seed), sizes))
 
-    def _seed(self, what: str) -> int | None:
+    def _derive_seed(self, what: str) -> int | None:
         """Return distinct seeds for input, output and state; a common seed would drop the same elements."""
         return None if self.seed is None else 3 * self.seed + list(self.keep).index(what)
 
-    def _dropped(self, what: str, values: Any) -> Any:
+    def _drop_leaves(self, what: str, values: Any) -> Any:
         """Return a structure with dropout of all leaves that may be dropped."""
         if is_one(self.keep[what]):
             return values
         leaves = [leaf if hasattr(leaf, "with_flow") else convert_to_tensor(leaf) for leaf in nest.flatten(values)]
-        spared = _spared(values) if what == "state" else [False] * len(leaves)
+        spared = _find_spared_leaves(values) if what == "state" else [False] * len(leaves)
         for k, leaf in enumerate(leaves):
             if not spared[k]:
                 leaves[k] = self._dropped_one(what, k, leaf)
@@ -110,8 +110,8 @@ class DropoutWrapper(CellWrapper):
         if self._masks is not None:
             return x * self._masks[what][k]
         # Leaves need distinct seeds for the same reason.
-        seed = self._seed(what)
-        return dropped(x, self.keep[what], None if seed is None else seed + 1009 * k)
+        seed = self._derive_seed(what)
+        return drop_elements(x, self.keep[what], None if seed is None else seed + 1009 * k)
 
     def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
         """Return output and next state of the cell, with some elements zero.
@@ -125,15 +125,15 @@ class DropoutWrapper(CellWrapper):
         -------
         output, state : structure of Tensor
         """
-        output, after = self.cell(self._dropped("input", inputs), state)
-        return self._dropped("output", output), self._dropped("state", after)
+        output, after = self.cell(self._drop_leaves("input", inputs), state)
+        return self._drop_leaves("output", output), self._drop_leaves("state", after)
 
 
-def _spared(state: Any) -> list[bool]:
+def _find_spared_leaves(state: Any) -> list[bool]:
     """Return for each leaf of a state True if never dropped: an LSTM's cell state, arrays, non-floating leaves."""
     if isinstance(state, LSTMStateTuple):
         return [True, False]
     parts = nest.children(state)
     if parts is not None:
-        return [spared for _, part in parts for spared in _spared(part)]
+        return [spared for _, part in parts for spared in _find_spared_leaves(part)]
     return [hasattr(state, "with_flow") or not convert_to_tensor(state).dtype.is_floating]

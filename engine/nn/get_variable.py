@@ -18,7 +18,7 @@ from ..ir.apply import convert_to_tensor
 from ..ir.misuse import refuses_misuse
 from ..ir.tensor import Tensor
 from .by_name import as_initializer
-from .variable_scope import Store, get_variable_scope, nested
+from .variable_scope import Store, get_variable_scope, compose_getters
 
 
 @refuses_misuse
@@ -82,21 +82,21 @@ def get_variable(
     given = {
         "shape": None if shape is None else Shape([shape] if isinstance(shape, int) else shape),
         "dtype": as_dtype(dtype),
-        "initializer": _given(initializer, scope.initializer),
-        "regularizer": _given(regularizer, scope.regularizer),
+        "initializer": _value_or_default(initializer, scope.initializer),
+        "regularizer": _value_or_default(regularizer, scope.regularizer),
         "trainable": trainable,
         "reuse": scope.reuse,
-        "partitioner": _given(partitioner, scope.partitioner),
+        "partitioner": _value_or_default(partitioner, scope.partitioner),
     }
     get = partial(get_or_make_variable, scope.store)
     getter = custom_getter or scope.custom_getter
     if custom_getter is not None:
-        getter = nested(custom_getter, scope.custom_getter)
+        getter = compose_getters(custom_getter, scope.custom_getter)
     full = f"{scope.name}/{name}" if scope.name else name
     return get(full, **given) if getter is None else getter(get, full, **given)
 
 
-def _given(value: Any, default: Any) -> Any:
+def _value_or_default(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
@@ -126,7 +126,7 @@ def get_or_make_variable(
     # `get_variable` names variables by variable scopes alone, layers by name scopes.
     with scopes.within(name="") if layer_name is None else nullcontext():
         own = layer_name or name
-        found = None if is_unique else store.find(name, reuse)
+        found = None if is_unique else store.find_variable(name, reuse)
         # A function that is traced again makes the variables of its first trace anew, which is no clash.
         if found is not None and not reuse and not has_made(own):
             raise GraphError(
@@ -137,7 +137,7 @@ def get_or_make_variable(
                 hint="with variable_scope(..., reuse=AUTO_REUSE): ...",
             )
         if found is not None and reuse:
-            _check(found, shape, as_dtype(dtype))
+            _check_shared_variable(found, shape, as_dtype(dtype))
             return found
         if reuse is True:
             raise GraphError(
@@ -148,22 +148,22 @@ def get_or_make_variable(
                 "by name=, or else by the order in which they are constructed",
             )
         is_new = not has_made(own)
-        first = _initial(name, shape, as_dtype(dtype), initializer)
-        made: Variable = _new(first, partitioner, trainable, own, dtype, shape)
+        first = _choose_initial_value(name, shape, as_dtype(dtype), initializer)
+        made: Variable = _make_variable(first, partitioner, trainable, own, dtype, shape)
     # A layer outside of all scopes, in a function that is traced again, has its variable in the store already.
     if is_new or not is_unique:
-        store.add(name, made, regularizer, is_unique)
+        store.add_variable(name, made, regularizer, is_unique)
     return made
 
 
-def _new(first: Any, partitioner: Any, trainable: bool, name: str, dtype: Any, shape: Shape | None) -> Any:
+def _make_variable(first: Any, partitioner: Any, trainable: bool, name: str, dtype: Any, shape: Shape | None) -> Any:
     """Return a new variable, in shards if a partitioner is given and the variable is not a scalar."""
     if partitioner is None or (shape is not None and shape.rank == 0):
         return Variable(first, trainable, name, dtype, shape)
     return PartitionedVariable(first, partitioner, trainable, name, dtype, shape)
 
 
-def _check(found: Variable, shape: Shape | None, dtype: DType) -> None:
+def _check_shared_variable(found: Variable, shape: Shape | None, dtype: DType) -> None:
     """Raise ShapeError or DtypeError unless shape and dtype fit a shared variable."""
     if shape is not None and not shape.is_compatible_with(found.shape):
         raise ShapeError(
@@ -183,7 +183,7 @@ def _check(found: Variable, shape: Shape | None, dtype: DType) -> None:
         )
 
 
-def _initial(name: str, shape: Shape | None, dtype: DType, initializer: Any) -> Any:
+def _choose_initial_value(name: str, shape: Shape | None, dtype: DType, initializer: Any) -> Any:
     """Return the initial value of a new variable, or its initializer function."""
     if initializer is None:
         initializer = "glorot_uniform" if dtype.is_floating else "zeros"

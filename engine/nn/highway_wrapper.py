@@ -91,11 +91,11 @@ class HighwayWrapper(CellWrapper):
     def _make_gates(self, size: int, x: Tensor) -> None:
         """Make the gates, at the first call, whose input determines the dtype."""
 
-        def gate(bias: float, name: str) -> Dense:
+        def make_gate(bias: float, name: str) -> Dense:
             return Dense(
                 size, activation="sigmoid", bias_initializer=constant_initializer(bias), dtype=x.dtype, name=name
             )
 
-        self.carry = gate(self._bias, "carry")
+        self.carry = make_gate(self._bias, "carry")
         if not self._is_coupled:
-            self.transform = gate(-self._bias, "transform")
+            self.transform = make_gate(-self._bias, "transform")

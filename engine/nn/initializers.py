@@ -109,12 +109,12 @@ def constant_initializer(value: Any = 0, dtype: Any = "float32") -> Initializer:
            [3., 4.]], dtype=float32)
     """
 
-    def make(shape: list[int], wanted: DType) -> Tensor:
+    def fill_shape(shape: list[int], wanted: DType) -> Tensor:
         values = convert_to_tensor(value, wanted)
         # Reshaped, not broadcast: a wrong number of elements is an error.
         return fill(shape, values) if values.rank == 0 else reshape(values, shape)
 
-    return Initializer(make, dtype)
+    return Initializer(fill_shape, dtype)
 
 
 def random_normal_initializer(

@@ -11,9 +11,9 @@ from ..ops.array.concat import concat, split
 from ..ops.math.casting import cast
 from ..ops.math.linear import matmul
 from ..ops.nn.activations import sigmoid
-from .cell_dropout import checked_keep, dropped
-from .cells import LSTMStateTuple, WeightedCell, checked_units, clipped
-from .normalization import normalized, wide
+from .cell_dropout import checked_keep, drop_elements
+from .cells import LSTMStateTuple, WeightedCell, checked_units, clip_symmetrically
+from .normalization import normalize_over, cast_to_wide
 
 _EPSILON = 1e-12  # added to variances, which may round to 0 in float32
 _GATES = ("input", "candidate", "forget", "output")  # in the order of the kernel's columns
@@ -104,7 +104,7 @@ class LSTMCell(WeightedCell):
         if self.has_projection:
             self.projection = self.variable("projection", [n, self.output_size], begin)
 
-    def _seen(self, z: Tensor, gate: str, c: Tensor) -> Tensor:
+    def _add_peephole(self, z: Tensor, gate: str, c: Tensor) -> Tensor:
         return z + self.peepholes[gate] * c if self.use_peepholes else z
 
     def forward(self, inputs: Any, state: Any) -> tuple[Tensor, LSTMStateTuple]:
@@ -122,13 +122,13 @@ class LSTMCell(WeightedCell):
         """
         x, (c, h) = self.ready(inputs), map(convert_to_tensor, state)
         i, j, f, o = split(matmul(concat([x, h], 1), self.kernel) + self.bias, 4, axis=1)
-        keep = sigmoid(self._seen(f + self.forget_bias, "forget", c))
-        added = sigmoid(self._seen(i, "input", c)) * self.activation(j)
-        c = clipped(keep * c + added, self.cell_clip)
+        keep = sigmoid(self._add_peephole(f + self.forget_bias, "forget", c))
+        added = sigmoid(self._add_peephole(i, "input", c)) * self.activation(j)
+        c = clip_symmetrically(keep * c + added, self.cell_clip)
         # The output gate sees the new cell state, the other gates the old (Gers et al., 2000).
-        h = sigmoid(self._seen(o, "output", c)) * self.activation(c)
+        h = sigmoid(self._add_peephole(o, "output", c)) * self.activation(c)
         if self.has_projection:
-            h = clipped(matmul(h, self.projection), self.proj_clip)
+            h = clip_symmetrically(matmul(h, self.projection), self.proj_clip)
         return h, LSTMStateTuple(c, h)
 
 
@@ -217,11 +217,11 @@ class LayerNormLSTMCell(WeightedCell):
             self.gains[part] = self.variable(f"{part}_gain", [n], gain)
             self.shifts[part] = self.variable(f"{part}_shift", [n], shift)
 
-    def _normalized(self, part: str, x: Tensor) -> Tensor:
+    def _normalize_rows(self, part: str, x: Tensor) -> Tensor:
         """Return rows normalized to mean 0 and variance 1, scaled and shifted; unchanged without `layer_norm`."""
         if not self.layer_norm:
             return x
-        rows: Tensor = cast(normalized(wide(x), [1], _EPSILON), x.dtype)
+        rows: Tensor = cast(normalize_over(cast_to_wide(x), [1], _EPSILON), x.dtype)
         return rows * self.gains[part] + self.shifts[part]
 
     def forward(self, inputs: Any, state: Any) -> tuple[Tensor, LSTMStateTuple]:
@@ -240,9 +240,9 @@ class LayerNormLSTMCell(WeightedCell):
         x, (c, h) = self.ready(inputs), map(convert_to_tensor, state)
         z = matmul(concat([x, h], 1), self.kernel)
         parts = split(z if self.bias is None else z + self.bias, 4, axis=1)
-        i, j, f, o = map(self._normalized, _GATES, parts)
+        i, j, f, o = map(self._normalize_rows, _GATES, parts)
         # Only the candidate, so that dropout never erases what the cell has stored.
-        candidate = dropped(self.activation(j), self.keep, self.seed)
-        c = self._normalized("state", sigmoid(f + self.forget_bias) * c + sigmoid(i) * candidate)
+        candidate = drop_elements(self.activation(j), self.keep, self.seed)
+        c = self._normalize_rows("state", sigmoid(f + self.forget_bias) * c + sigmoid(i) * candidate)
         h = sigmoid(o) * self.activation(c)
         return h, LSTMStateTuple(c, h)

@@ -13,7 +13,7 @@ from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
 from ..ir.entry import public
 from ..ir.misuse import refuses_misuse
-from .places import Place, calling, constructing, place_of_new
+from .places import Place, enter_call, track_construction, place_of_new
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,9 +70,9 @@ class Module:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             # Wrapped, so that modules made in an __init__ find their parent without any help by the subclass.
-            cls.__init__ = refuses_misuse(constructing(cls.__init__))  # type: ignore[method-assign]
+            cls.__init__ = refuses_misuse(track_construction(cls.__init__))  # type: ignore[method-assign]
 
-    @constructing
+    @track_construction
     def __init__(self, name: str | None = None) -> None:
         self.name: str = name or type(self).__name__.lower()
         self._place: Place = place_of_new(self, self.name, bool(name))
@@ -87,7 +87,7 @@ class Module:
         @public
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             """Build the operations of ``forward``, under the module's name."""
-            with name_scope(self.name), calling(self._place):
+            with name_scope(self.name), enter_call(self._place):
                 return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -115,11 +115,11 @@ class Module:
 
     def named_parameters(self) -> list[tuple[str, Variable]]:
         """Return (path, variable) pairs in the order of `parameters`; paths are attribute names joined by dots."""
-        return [(name, found) for name, found in _walk(self) if isinstance(found, Variable)]
+        return [(name, found) for name, found in _walk_module(self) if isinstance(found, Variable)]
 
     def modules(self) -> list[Module]:
         """Return the module itself and all modules in it, each once."""
-        return [self, *(found for _, found in _walk(self) if isinstance(found, Module))]
+        return [self, *(found for _, found in _walk_module(self) if isinstance(found, Module))]
 
     def state_dict(self, session: Any) -> Any:
         """Return the variables' values in a session.
@@ -142,7 +142,7 @@ class Module:
         names = {name: v.name for name, v in self.named_parameters()}
         # A Session returns a coroutine here, a SyncSession the values.
         read = session.read_variables(list(names.values()))
-        return _then(read, lambda values: {name: values[full] for name, full in names.items()})
+        return _apply_to_result(read, lambda values: {name: values[full] for name, full in names.items()})
 
     def load_state_dict(self, session: Any, state: Mapping[str, Any], strict: bool = True) -> Any:
         """Set the variables in a session, all or none.
@@ -183,25 +183,25 @@ class Module:
         return f"<{type(self).__name__} {self.name}: {len(self.parameters())} variables, {size:,} elements>"
 
 
-def _then(result: Any, change: Any) -> Any:
+def _apply_to_result(result: Any, change: Any) -> Any:
     """Return `change` applied to a result, or an awaitable of this if the result is a coroutine."""
     if not asyncio.iscoroutine(result):
         return change(result)
 
-    async def awaited() -> Any:
+    async def await_result() -> Any:
         return change(await result)
 
-    return awaited()
+    return await_result()
 
 
-def _walk(module: Module) -> Iterator[tuple[str, Any]]:
+def _walk_module(module: Module) -> Iterator[tuple[str, Any]]:
     """Yield (path, item) for all variables and modules in a module, each once."""
     seen: set[int] = {id(module)}
     for name, value in vars(module).items():
-        yield from _within(name, value, seen)
+        yield from _walk_attribute(name, value, seen)
 
 
-def _within(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _walk_attribute(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield the variables and modules of one attribute, recursively through containers and modules."""
     if isinstance(value, (list, tuple, PartitionedVariable)):
         value = dict(enumerate(value))
@@ -209,13 +209,13 @@ def _within(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
         value = {label.strip("[].'\""): part for label, part in parts}  # deques, dataclasses, registered containers
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _within(f"{name}.{key}", inner, seen)
+            yield from _walk_attribute(f"{name}.{key}", inner, seen)
     elif isinstance(value, (Variable, Module)) and id(value) not in seen:
         seen.add(id(value))
         yield name, value
         if isinstance(value, Module):  # only where seen first, so that cycles of modules end
             for key, inner in vars(value).items():
-                yield from _within(f"{name}.{key}", inner, seen)
+                yield from _walk_attribute(f"{name}.{key}", inner, seen)
 
 
 class Sequential(Module):

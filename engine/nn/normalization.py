@@ -15,10 +15,10 @@ from ..ops.math.elementwise import rsqrt, square
 from ..ops.math.reductions import reduce_mean
 from ..ops.nn.normalization import moments
 from ..ops.support.arguments import axis_within, static_int, static_ints
-from .building import Lazy, sizes
+from .building import Lazy, reshape_sizes
 
 
-def wide(x: Tensor) -> Tensor:
+def cast_to_wide(x: Tensor) -> Tensor:
     """Return two-byte floating values as float32, the dtype of moments; other values unchanged."""
     return cast(x, accumulator_dtype(x.dtype))
 
@@ -82,13 +82,13 @@ class Normalization(Lazy):
         """Return normalized values times gamma plus beta, in the dtype of the inputs `x`."""
         axes = self.axes(x)
         if self.gamma is not None:
-            y = y * along(self.gamma, axes, y)
+            y = y * broadcast_along(self.gamma, axes, y)
         if self.beta is not None:
-            y = y + along(self.beta, axes, y)
+            y = y + broadcast_along(self.beta, axes, y)
         return cast(y, x.dtype)
 
 
-def along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
+def broadcast_along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
     """Return a parameter reshaped to broadcast to a tensor along the given axes."""
     rank = len(x.shape)
     # A parameter along the last axes broadcasts without a reshape.
@@ -101,7 +101,7 @@ def along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
     return reshape(parameter if order == list(range(len(axes))) else transpose(parameter, order), dims)
 
 
-def normalized(x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
+def normalize_over(x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
     """Return values normalized to mean 0 and variance 1 over axes."""
     mean, variance = moments(x, list(axes), keepdims=True)
     return (x - mean) * rsqrt(variance + epsilon)
@@ -162,7 +162,7 @@ class LayerNorm(Normalization):
     def forward(self, inputs: Any) -> Tensor:
         """Return the `inputs` normalized: the same dtype and shape."""
         x = self.ready(inputs)
-        return self.scaled(normalized(wide(x), self.axes(x), self.epsilon), x)
+        return self.scaled(normalize_over(cast_to_wide(x), self.axes(x), self.epsilon), x)
 
 
 class RMSNorm(Normalization):
@@ -204,7 +204,7 @@ class RMSNorm(Normalization):
     def forward(self, inputs: Any) -> Tensor:
         """Return the `inputs` normalized: the same dtype and shape."""
         x = self.ready(inputs)
-        values = wide(x)
+        values = cast_to_wide(x)
         mean = reduce_mean(square(values), self.axes(x), keepdims=True)
         return self.scaled(values * rsqrt(mean + self.epsilon), x)
 
@@ -275,12 +275,12 @@ class GroupNorm(Normalization):
         """Return the `inputs` normalized: the same dtype and shape."""
         x = self.ready(inputs)
         (axis,) = self.axes(x)
-        dims = sizes(x)
+        dims = reshape_sizes(x)
         # The channel axis becomes two; moments are over all axes except the batch and the groups.
         grouped = [*dims[:axis], self.groups, self.input_size // self.groups, *dims[axis + 1 :]]
         over = [i for i in range(1, len(grouped)) if i != axis]
         # `gamma` and `beta` are per channel, so they apply after the groups are merged again.
-        y = reshape(normalized(reshape(wide(x), grouped), over, self.epsilon), dims)
+        y = reshape(normalize_over(reshape(cast_to_wide(x), grouped), over, self.epsilon), dims)
         y.set_shape(x.shape)
         return self.scaled(y, x)
 
@@ -346,4 +346,4 @@ class InstanceNorm(Normalization):
                 hint="use LayerNorm for vectors",
             )
         over = [i for i in range(1, rank) if i not in self.axes(x)]
-        return self.scaled(normalized(wide(x), over, self.epsilon), x)
+        return self.scaled(normalize_over(cast_to_wide(x), over, self.epsilon), x)

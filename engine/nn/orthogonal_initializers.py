@@ -47,12 +47,12 @@ def orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: An
     True
     """
 
-    def make(shape: list[int], wanted: DType) -> Tensor:
+    def make_orthogonal(shape: list[int], wanted: DType) -> Tensor:
         _of_rank(shape, 2, "an orthogonal matrix")
-        flat = _drawn(math.prod(shape[:-1]), shape[-1], wanted, seed)
+        flat = _draw_orthogonal(math.prod(shape[:-1]), shape[-1], wanted, seed)
         return reshape(flat, shape) * convert_to_tensor(gain, wanted)
 
-    return Initializer(make, dtype)
+    return Initializer(make_orthogonal, dtype)
 
 
 def identity_initializer(gain: float = 1.0, dtype: Any = "float32") -> Initializer:
@@ -76,11 +76,11 @@ def identity_initializer(gain: float = 1.0, dtype: Any = "float32") -> Initializ
            [0., 2., 0.]], dtype=float32)
     """
 
-    def make(shape: list[int], wanted: DType) -> Tensor:
+    def make_identity(shape: list[int], wanted: DType) -> Tensor:
         _of_rank(shape, 2, "an identity matrix", most=2)
         return eye(shape[0], shape[1], dtype=wanted) * convert_to_tensor(gain, wanted)
 
-    return Initializer(make, dtype)
+    return Initializer(make_identity, dtype)
 
 
 def delta_orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: Any = "float32") -> Initializer:
@@ -103,7 +103,7 @@ def delta_orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dty
     array([0., 1., 0.], dtype=float32)
     """
 
-    def make(shape: list[int], wanted: DType) -> Tensor:
+    def make_delta_kernel(shape: list[int], wanted: DType) -> Tensor:
         _of_rank(shape, 3, "filters", most=5)
         if shape[-2] > shape[-1]:
             raise ShapeError(
@@ -112,11 +112,11 @@ def delta_orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dty
                 got=Shape(shape),
                 hint="use orthogonal_initializer",
             )
-        matrix = _drawn(shape[-2], shape[-1], wanted, seed) * convert_to_tensor(gain, wanted)
+        matrix = _draw_orthogonal(shape[-2], shape[-1], wanted, seed) * convert_to_tensor(gain, wanted)
         middle = reshape(matrix, [1] * (len(shape) - 2) + shape[-2:])
         return pad(middle, [*([(d - 1) // 2, d // 2] for d in shape[:-2]), [0, 0], [0, 0]])
 
-    return Initializer(make, dtype)
+    return Initializer(make_delta_kernel, dtype)
 
 
 def _of_rank(shape: list[int], least: int, what: str, most: int | None = None) -> None:
@@ -125,7 +125,7 @@ def _of_rank(shape: list[int], least: int, what: str, most: int | None = None) -
         raise ShapeError(f"{what} cannot have this shape", wanted=wanted, got=Shape(shape), hint="reshape the result")
 
 
-def _drawn(rows: int, columns: int, dtype: DType, seed: int | None) -> Tensor:
+def _draw_orthogonal(rows: int, columns: int, dtype: DType, seed: int | None) -> Tensor:
     """Return a uniformly drawn matrix with orthonormal columns, or rows if rows are fewer (Stewart, 1980)."""
     wide = float32 if dtype in (float16, bfloat16) else dtype
     # Of the tall matrix, whose Q has all columns; a wide result is its transpose.

@@ -57,7 +57,7 @@ class Place:
     def path_in(self, scope: VariableScope) -> str:
         """Return the path of the module in a variable scope, constant over all calls."""
         if self.parent is not None:
-            return f"{self.parent.path_in(scope)}/{_numbered(self.name, self._number)}"
+            return f"{self.parent.path_in(scope)}/{_append_number(self.name, self._number)}"
         key = (id(scope.store), scope.name)
         if key not in self._paths:
             self._paths[key] = self._new_path(scope)
@@ -67,7 +67,7 @@ class Place:
         path = f"{scope.name}/{self.name}" if scope.name else self.name
         if self.is_named and (scope.name or scope.reuse):
             return path
-        path = scope.store.unique(path)
+        path = scope.store.make_unique_name(path)
         scope.store.opened[path] += 1
         return path
 
@@ -99,11 +99,11 @@ def place_of_new(module: Any, name: str, is_named: bool) -> Place:
     return place
 
 
-def constructing(initialize: Callable[..., None]) -> Callable[..., None]:
+def track_construction(initialize: Callable[..., None]) -> Callable[..., None]:
     """Wrap an ``__init__`` so that its object is the parent of modules constructed there."""
 
     @wraps(initialize)
-    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+    def construct_module(self: Any, *args: Any, **kwargs: Any) -> None:
         outer = _frame.get()
         if outer is not None and outer.module is self:  # the __init__ of a base class, in the same frame
             initialize(self, *args, **kwargs)
@@ -117,11 +117,11 @@ def constructing(initialize: Callable[..., None]) -> Callable[..., None]:
         if place is not None:
             place.constructed.update(place.children)
 
-    return construct
+    return construct_module
 
 
 @contextmanager
-def calling(place: Place) -> Iterator[None]:
+def enter_call(place: Place) -> Iterator[None]:
     """Make a called module the parent of the modules constructed in the block.
 
     Under variable reuse each call counts from the beginning, so that a second call finds the variables of the first.
@@ -134,5 +134,5 @@ def calling(place: Place) -> Iterator[None]:
         _frame.reset(token)
 
 
-def _numbered(name: str, number: int) -> str:
+def _append_number(name: str, number: int) -> str:
     return f"{name}_{number}" if number else name

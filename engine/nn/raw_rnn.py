@@ -93,7 +93,7 @@ def raw_rnn(
     with name_scope(name or "raw_rnn"):
         loop = _Loop(cell, loop_fn)
         options = loop_options(parallel_iterations, swap_memory)
-        end = while_loop(_goes_on, loop.body, loop.start, name="time", **options)
+        end = while_loop(_goes_on, loop.build_step, loop.start, name="time", **options)
         return nest.pack_as(loop.empty, end[4]), end[3], end[5] if loop.has_state else None
 
 
@@ -106,7 +106,7 @@ class _Loop:
 
     def __init__(self, cell: Any, loop_fn: Callable[..., Any]) -> None:
         self.cell, self.loop_fn = cell, loop_fn
-        finished, x, state, emit, loop_state = _five(loop_fn(constant(0), None, None, None))
+        finished, x, state, emit, loop_state = _require_five_values(loop_fn(constant(0), None, None, None))
         if state is None:
             raise GraphError(
                 "the first call of loop_fn returns the initial state of the loop",
@@ -126,22 +126,22 @@ class _Loop:
         kept = loop_state if self.has_state else 0
         self.start = (0, ended, first, state, arrays, kept)
 
-    def body(self, time: Tensor, ended: Tensor, x: Any, state: Any, arrays: list[Any], kept: Any) -> Any:
+    def build_step(self, time: Tensor, ended: Tensor, x: Any, state: Any, arrays: list[Any], kept: Any) -> Any:
         """Build one step of the loop."""
         output, after = self.cell(x, state)
         made = self.loop_fn(time + 1, output, after, kept if self.has_state else None)
-        fresh, x, after, emit, new = _five(made)
+        fresh, x, after, emit, new = _require_five_values(made)
         emit = output if emit is None else emit
         pairs = zip(nest.flatten(self.empty), nest.flatten_as(self.empty, emit), strict=True)
         # The first call may not have known the dtype of the emission.
         empty = [cast(z, getattr(y, "dtype", z.dtype)) for z, y in pairs]
-        emitted = _chosen(ended, nest.pack_as(self.empty, empty), emit)
+        emitted = _select_rows(ended, nest.pack_as(self.empty, empty), emit)
         arrays = [a.write(time, e) for a, e in zip(arrays, emitted, strict=True)]
-        state = nest.pack_as(state, _chosen(ended, state, after))
+        state = nest.pack_as(state, _select_rows(ended, state, after))
         return time + 1, logical_or(ended, fresh), x, state, arrays, kept if new is None else new
 
 
-def _five(result: Any) -> Any:
+def _require_five_values(result: Any) -> Any:
     """Return the result of `loop_fn`; raise GraphError unless five values."""
     if not isinstance(result, (tuple, list)) or len(result) != 5:
         raise GraphError(
@@ -165,7 +165,7 @@ def _rows_like(e: Tensor, rows: Any) -> Tensor:
     return zeros([rows, *dims], e.dtype)
 
 
-def _chosen(ended: Tensor, old: Any, new: Any) -> list[Any]:
+def _select_rows(ended: Tensor, old: Any, new: Any) -> list[Any]:
     """Return leaves with old values in ended rows and new values elsewhere; arrays and scalars are new."""
     pairs = zip(nest.flatten(old), nest.flatten_as(old, new), strict=True)
     return [y if hasattr(y, "with_flow") else rows_chosen(ended, x, convert_to_tensor(y)) for x, y in pairs]

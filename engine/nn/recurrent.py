@@ -74,7 +74,7 @@ def dynamic_rnn(
     Raises
     ------
     GraphError
-        If `cell` is not a cell, or the rows cannot be run in `blocks` blocks.
+        If `cell` is not a cell, or the rows cannot be run in `count_blocks` blocks.
     ShapeError
         If inputs or lengths have another rank, or batches differ.
 
@@ -94,7 +94,7 @@ def dynamic_rnn(
     options = loop_options(parallel_iterations, swap_memory)
     with name_scope(name or "rnn"):
         batch = Batch(checked_cell(cell), inputs, sequence_length, initial_state, dtype, time_major)
-        count = batch.blocks(blocks)
+        count = batch.count_blocks(blocks)
         outputs, state = batch.run(options) if count == 1 else batch.run_in_blocks(count, options)
         return nest.map_structure(batch.as_given, outputs), state
 
@@ -213,6 +213,8 @@ def static_rnn(
         for t, x in enumerate(steps):
             output, after = cell(x, state)
             time: Tensor = convert_to_tensor(t)
-            outputs.append(nest.pack_as(output, [masks.live(time, y, 0) for y in nest.flatten(output)]))
-            state = nest.pack_as(state, masks.chosen(time, nest.flatten_as(state, after), nest.flatten(state)))
+            outputs.append(nest.pack_as(output, [masks.select_running(time, y, 0) for y in nest.flatten(output)]))
+            state = nest.pack_as(
+                state, masks.select_running_rows(time, nest.flatten_as(state, after), nest.flatten(state))
+            )
         return outputs, state

@@ -7,7 +7,7 @@ from typing import Any
 from ..base.errors import GraphError
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
-from .cell_dropout import checked_keep, dropped
+from .cell_dropout import checked_keep, drop_elements
 from .cells import GRUCell
 from .lstm_cells import LSTMCell
 from .module import Module
@@ -73,12 +73,12 @@ class RecurrentLayers(Module):
         states, outputs = [], inputs
         for k in range(len(self.cells)):
             # Between layers only: neither the inputs nor the last outputs are dropped.
-            x = outputs if not k else dropped(outputs, self.keep_prob, None)
-            outputs, state = self._layer(k, x, sequence_length, begin[k])
+            x = outputs if not k else drop_elements(outputs, self.keep_prob, None)
+            outputs, state = self._run_layer(k, x, sequence_length, begin[k])
             states.append(state)
         return outputs, tuple(states)
 
-    def _layer(self, k: int, x: Any, lengths: Any, begin: Any) -> tuple[Tensor, Any]:
+    def _run_layer(self, k: int, x: Any, lengths: Any, begin: Any) -> tuple[Tensor, Any]:
         if not self.backward_cells:
             return dynamic_rnn(self.cells[k], x, lengths, begin, time_major=self.time_major)
         forth, back = (None, None) if begin is None else begin

@@ -22,7 +22,7 @@ _MOST = 4  # blocks; 8 would save another sixteenth of the computation, in a gra
 _ROWS = 16  # least rows of a block
 
 
-def sensible(size: int | None) -> int:
+def choose_block_count(size: int | None) -> int:
     """Return the default number of blocks for a batch of `size` rows."""
     return 1 if size is None else max(1, min(_MOST, size // _ROWS))
 
@@ -40,68 +40,75 @@ class RowBlocks:
         self.size: int = size
         self.count: int = count
         self.steps: Any = steps
-        # Lengths out of range would make the slices of `parts` wrong.
+        # Lengths out of range would make the slices of `split_by_loop` wrong.
         lengths = maximum(minimum(lengths, steps), 0)
         self.order: Tensor = argsort(lengths, direction="DESCENDING")
         # The inverse permutation of `order`.
         self.places: Tensor = argsort(self.order)
         self.lengths: Tensor = gather(lengths, self.order)
         # Loop k ends with the longest row that it drops, the first after the kept rows.
-        self.ends: list[Tensor] = [self.lengths[self.kept(k)] for k in range(count)]
+        self.ends: list[Tensor] = [self.lengths[self.rows_kept(k)] for k in range(count)]
         self.starts = [0, *self.ends[:-1]]
         self.durations = [end - start for start, end in zip(self.starts, self.ends, strict=True)]
 
-    def kept(self, k: int) -> int:
+    def rows_kept(self, k: int) -> int:
         """Return the number of rows that remain after loop k; all rows for k = -1."""
         return (self.count - 1 - k) * self.size // self.count
 
-    def left(self, k: int) -> Tensor:
+    def lengths_left(self, k: int) -> Tensor:
         """Return the remaining lengths of the rows of loop k at its beginning."""
-        return self.lengths[: self.kept(k - 1)] - self.starts[k]
+        return self.lengths[: self.rows_kept(k - 1)] - self.starts[k]
 
-    def sorted(self, x: Any, axis: int) -> Any:
+    def sort_rows(self, x: Any, axis: int) -> Any:
         """Return a tensor with its rows, in the order of the batch, sorted by length."""
-        return _permuted(x, self.order, self.places, axis)
+        return _permute_rows(x, self.order, self.places, axis)
 
-    def unsorted(self, x: Any, axis: int) -> Any:
+    def unsort_rows(self, x: Any, axis: int) -> Any:
         """Return a tensor with its rows, sorted by length, in the order of the batch."""
-        return _permuted(x, self.places, self.order, axis)
+        return _permute_rows(x, self.places, self.order, axis)
 
-    def parts(self, x: Tensor) -> list[Tensor]:
+    def split_by_loop(self, x: Tensor) -> list[Tensor]:
         """Return the part of inputs, [time, batch, ...], that each loop reads: its steps and rows."""
 
-        def cut(x: Tensor) -> list[Tensor]:
+        def slice_parts(x: Tensor) -> list[Tensor]:
             stops = zip(self.starts, self.ends, strict=True)
-            return [x[start:end, : self.kept(k - 1)] for k, (start, end) in enumerate(stops)]
+            return [x[start:end, : self.rows_kept(k - 1)] for k, (start, end) in enumerate(stops)]
 
-        # The gradient of separate slices would add up whole arrays of zeros; `joined` writes each element once.
-        return cut(x) if not x.dtype.is_floating else _adjoint(cut, lambda *dys: self.joined(list(dys)))(x)
+        # The gradient of separate slices would add up whole arrays of zeros; `join_parts` writes each element once.
+        return (
+            slice_parts(x)
+            if not x.dtype.is_floating
+            else _with_adjoint(slice_parts, lambda *dys: self.join_parts(list(dys)))(x)
+        )
 
-    def joined(self, parts: list[Tensor]) -> Tensor:
+    def join_parts(self, parts: list[Tensor]) -> Tensor:
         """Return the tensor of these parts, [time, batch, ...], with zeros elsewhere."""
-        whole = [pad(part, [[0, 0], [0, self.size - self.kept(k - 1)], *_none(part)]) for k, part in enumerate(parts)]
+        whole = [
+            pad(part, [[0, 0], [0, self.size - self.rows_kept(k - 1)], *_empty_paddings(part)])
+            for k, part in enumerate(parts)
+        ]
         # Parts are consecutive in time: each lacks the dropped rows, all together the steps after the longest row.
-        made: Tensor = pad(concat(whole, 0), [[0, self.steps - self.ends[-1]], [0, 0], *_none(parts[0])])
+        made: Tensor = pad(concat(whole, 0), [[0, self.steps - self.ends[-1]], [0, 0], *_empty_paddings(parts[0])])
         made.set_shape([self.steps if isinstance(self.steps, int) else None, self.size, *parts[0].shape[2:]])
         return made
 
 
-def _none(part: Tensor) -> list[list[int]]:
+def _empty_paddings(part: Tensor) -> list[list[int]]:
     return [[0, 0]] * ((part.rank or 2) - 2)
 
 
-def _adjoint(function: Callable[..., Any], adjoint: Callable[..., Any]) -> Callable[..., Any]:
+def _with_adjoint(function: Callable[..., Any], adjoint: Callable[..., Any]) -> Callable[..., Any]:
     """Return a linear function with its adjoint as gradient, whose own gradient is the function again."""
 
     @custom_gradient
-    def forward(*xs: Any) -> Any:
-        return function(*xs), _adjoint(adjoint, function)
+    def apply_function(*xs: Any) -> Any:
+        return function(*xs), _with_adjoint(adjoint, function)
 
-    return forward
+    return apply_function
 
 
-def _permuted(x: Any, order: Tensor, inverse: Tensor, axis: int) -> Any:
+def _permute_rows(x: Any, order: Tensor, inverse: Tensor, axis: int) -> Any:
     """Return rows in another order; the gradient is a gather in the inverse order, without a scatter-add."""
     if not x.dtype.is_floating:
         return gather(x, order, axis=axis)
-    return _adjoint(lambda x: gather(x, order, axis=axis), lambda g: gather(g, inverse, axis=axis))(x)
+    return _with_adjoint(lambda x: gather(x, order, axis=axis), lambda g: gather(g, inverse, axis=axis))(x)

@@ -57,12 +57,12 @@ def variance_scaling_initializer(
     >>> round(float(drawn.var()), 2), 2 / 50
     (0.04, 0.04)
     """
-    _known("mode", mode, ("fan_in", "fan_out", "fan_avg"))
-    _known("distribution", distribution, ("truncated_normal", "normal", "untruncated_normal", "uniform"))
+    _require_known("mode", mode, ("fan_in", "fan_out", "fan_avg"))
+    _require_known("distribution", distribution, ("truncated_normal", "normal", "untruncated_normal", "uniform"))
     if not scale > 0:
         raise GraphError("scale has to be positive", wanted="a number above 0", got=scale, hint="1.0 keeps variances")
 
-    def make(shape: list[int], wanted: DType) -> Tensor:
+    def draw_scaled(shape: list[int], wanted: DType) -> Tensor:
         if not (wanted.is_floating or wanted.is_complex):
             raise DtypeError(
                 "weights drawn by a variance are no integers",
@@ -70,7 +70,7 @@ def variance_scaling_initializer(
                 got=wanted,
                 hint="cast the inputs of the layer, or give it dtype= or another initializer",
             )
-        fan_in, fan_out = _fans(shape)
+        fan_in, fan_out = _count_fans(shape)
         n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
         deviation = math.sqrt(scale / max(1.0, n))
         if distribution == "uniform":
@@ -81,16 +81,16 @@ def variance_scaling_initializer(
         # Truncation reduces the deviation, so the drawn distribution has a larger one.
         return truncated_normal(shape, 0.0, deviation / _KEPT, wanted, seed)
 
-    return Initializer(make, dtype)
+    return Initializer(draw_scaled, dtype)
 
 
-def _known(what: str, value: str, names: Sequence[str]) -> None:
+def _require_known(what: str, value: str, names: Sequence[str]) -> None:
     if value not in names:
         wanted = ", ".join(map(repr, names))
         raise GraphError(f"no such {what}", wanted=wanted, got=repr(value), hint=f"the default is {names[0]!r}")
 
 
-def _fans(shape: Sequence[int]) -> tuple[float, float]:
+def _count_fans(shape: Sequence[int]) -> tuple[float, float]:
     """Return the numbers of inputs per output and of outputs per input of a kernel."""
     if len(shape) < 2:
         return (float(math.prod(shape)),) * 2
@@ -98,17 +98,17 @@ def _fans(shape: Sequence[int]) -> tuple[float, float]:
     return float(window * shape[-2]), float(window * shape[-1])
 
 
-def _scaled(
+def _define_initializer(
     name: str, scale: float, mode: str, distribution: str, sentence: str, shown: str
 ) -> Callable[..., Initializer]:
     """Return the public function for a choice of scale, mode and distribution."""
 
-    def made(seed: int | None = None, dtype: Any = "float32") -> Initializer:
+    def make_initializer(seed: int | None = None, dtype: Any = "float32") -> Initializer:
         return variance_scaling_initializer(scale, mode, distribution, seed, dtype)
 
     # Six functions differ only in three constants, so they are made here with their docstrings.
-    made.__name__ = made.__qualname__ = f"{name}_initializer"
-    made.__doc__ = f"""{sentence}
+    make_initializer.__name__ = make_initializer.__qualname__ = f"{name}_initializer"
+    make_initializer.__doc__ = f"""{sentence}
 
     Parameters
     ----------
@@ -127,12 +127,12 @@ def _scaled(
     >>> drawn = tg.function(lambda: tg.nn.{name}_initializer()([100, 300])).sync()
     >>> {shown}
     """
-    return made
+    return make_initializer
 
 
 _DEVIATION = "round(float(drawn.std()), 2)\n    "
 _LIMIT = "round(float(abs(drawn).max()), 3)\n    "
-glorot_uniform_initializer: Callable[..., Initializer] = _scaled(
+glorot_uniform_initializer: Callable[..., Initializer] = _define_initializer(
     "glorot_uniform",
     1.0,
     "fan_avg",
@@ -140,7 +140,7 @@ glorot_uniform_initializer: Callable[..., Initializer] = _scaled(
     "Return an initializer uniform within ``sqrt(6 / (inputs + outputs))`` of 0 (Glorot and Bengio, 2010).",
     _LIMIT + str(round(math.sqrt(6 / 400), 3)),
 )
-glorot_normal_initializer: Callable[..., Initializer] = _scaled(
+glorot_normal_initializer: Callable[..., Initializer] = _define_initializer(
     "glorot_normal",
     1.0,
     "fan_avg",
@@ -148,7 +148,7 @@ glorot_normal_initializer: Callable[..., Initializer] = _scaled(
     "Return an initializer of standard deviation ``sqrt(2 / (inputs + outputs))``, truncated normal (Glorot, 2010).",
     _DEVIATION + str(round(math.sqrt(2 / 400), 2)),
 )
-he_uniform_initializer: Callable[..., Initializer] = _scaled(
+he_uniform_initializer: Callable[..., Initializer] = _define_initializer(
     "he_uniform",
     2.0,
     "fan_in",
@@ -156,7 +156,7 @@ he_uniform_initializer: Callable[..., Initializer] = _scaled(
     "Return an initializer uniform within ``sqrt(6 / inputs)`` of 0, for layers with `relu` (He et al., 2015).",
     _LIMIT + str(round(math.sqrt(6 / 100), 3)),
 )
-he_normal_initializer: Callable[..., Initializer] = _scaled(
+he_normal_initializer: Callable[..., Initializer] = _define_initializer(
     "he_normal",
     2.0,
     "fan_in",
@@ -164,7 +164,7 @@ he_normal_initializer: Callable[..., Initializer] = _scaled(
     "Return an initializer of standard deviation ``sqrt(2 / inputs)``, truncated normal, for `relu` (He et al., 2015).",
     _DEVIATION + str(round(math.sqrt(2 / 100), 2)),
 )
-lecun_uniform_initializer: Callable[..., Initializer] = _scaled(
+lecun_uniform_initializer: Callable[..., Initializer] = _define_initializer(
     "lecun_uniform",
     1.0,
     "fan_in",
@@ -172,7 +172,7 @@ lecun_uniform_initializer: Callable[..., Initializer] = _scaled(
     "Return an initializer uniform within ``sqrt(3 / inputs)`` of 0 (LeCun et al., 1998, section 4.6).",
     _LIMIT + str(round(math.sqrt(3 / 100), 3)),
 )
-lecun_normal_initializer: Callable[..., Initializer] = _scaled(
+lecun_normal_initializer: Callable[..., Initializer] = _define_initializer(
     "lecun_normal",
     1.0,
     "fan_in",

@@ -100,12 +100,12 @@ class Store:
         self.opened: Counter[str] = Counter()
         self.root: VariableScope = VariableScope(self)
 
-    def find(self, name: str, reuse: Any) -> Variable | None:
+    def find_variable(self, name: str, reuse: Any) -> Variable | None:
         """Return the variable of a full name, or None; layers outside of all scopes are found only for reuse."""
         found = self.variables.get(name)
         return self.layers.get(name) if found is None and reuse else found
 
-    def add(self, name: str, variable: Variable, regularizer: Any, is_unique: bool) -> None:
+    def add_variable(self, name: str, variable: Variable, regularizer: Any, is_unique: bool) -> None:
         """Add a variable by its full name, unless the name is taken, and note its regularizer."""
         kept = self.layers if is_unique else self.variables
         # A function that is traced again makes its variables a second time; the first one stays shared.
@@ -114,7 +114,7 @@ class Store:
             if regularizer is not None:
                 note_regularizer(scopes.get_default_graph(), regularizer, variable)
 
-    def unique(self, name: str) -> str:
+    def make_unique_name(self, name: str) -> str:
         """Return a name of no scope opened since the enclosing scope was entered."""
         number, found = 0, name
         while self.opened[found]:
@@ -224,16 +224,16 @@ def variable_scope(
         # A scope object may come from another graph: its name and options are reused, not its variables.
         scope.store = outer.store
     else:
-        shown = _name(outer, name_or_scope, default_name, reuse)
+        shown = _choose_scope_name(outer, name_or_scope, default_name, reuse)
         scope = copy(outer)
         scope.name = "/".join(filter(None, [outer.name, shown]))
         shown = shown if name_or_scope is not None else str(default_name)
     # False does not end the reuse of an enclosing scope, as in TensorFlow 1.
     scope.reuse = reuse or scope.reuse
     scope.partitioner = scope.partitioner if partitioner is None else partitioner
-    _change(scope, initializer, regularizer, custom_getter, dtype)
+    _set_options(scope, initializer, regularizer, custom_getter, dtype)
     opened = name_scope(shown, values=values) if shown and auxiliary_name_scope else nullcontext(_name_scope())
-    with opened as prefix, _entered(scope, jumps=isinstance(name_or_scope, VariableScope)):
+    with opened as prefix, _enter_scope(scope, jumps=isinstance(name_or_scope, VariableScope)):
         if not isinstance(name_or_scope, VariableScope):
             scope.original_name_scope = prefix
         yield scope
@@ -244,7 +244,7 @@ def _name_scope() -> str:
     return f"{name}/" if name else ""
 
 
-def _name(outer: VariableScope, name: str | None, default_name: str | None, reuse: Any) -> str:
+def _choose_scope_name(outer: VariableScope, name: str | None, default_name: str | None, reuse: Any) -> str:
     """Return the last part of a new scope's name, made unique if a default name."""
     if name is not None:
         return name
@@ -255,20 +255,20 @@ def _name(outer: VariableScope, name: str | None, default_name: str | None, reus
             got="neither" if not default_name else f"default_name={default_name!r}",
             hint="variable_scope('name')",
         )
-    full = outer.store.unique("/".join(filter(None, [outer.name, default_name])))
+    full = outer.store.make_unique_name("/".join(filter(None, [outer.name, default_name])))
     return full[len(outer.name) + 1 :] if outer.name else full
 
 
-def _change(scope: VariableScope, initializer: Any, regularizer: Any, custom_getter: Any, dtype: Any) -> None:
+def _set_options(scope: VariableScope, initializer: Any, regularizer: Any, custom_getter: Any, dtype: Any) -> None:
     """Set the options of a new scope that are not None."""
     scope.initializer = scope.initializer if initializer is None else initializer
     scope.regularizer = scope.regularizer if regularizer is None else regularizer
     scope.dtype = scope.dtype if dtype is None else as_dtype(dtype)
     if custom_getter is not None:
-        scope.custom_getter = nested(custom_getter, scope.custom_getter)
+        scope.custom_getter = compose_getters(custom_getter, scope.custom_getter)
 
 
-def nested(getter: Callable[..., Any], outer: Callable[..., Any] | None) -> Callable[..., Any]:
+def compose_getters(getter: Callable[..., Any], outer: Callable[..., Any] | None) -> Callable[..., Any]:
     """Compose a custom getter with the enclosing scope's getter, if any."""
     if outer is None:
         return getter
@@ -276,7 +276,7 @@ def nested(getter: Callable[..., Any], outer: Callable[..., Any] | None) -> Call
 
 
 @contextmanager
-def _entered(scope: VariableScope, jumps: bool) -> Iterator[None]:
+def _enter_scope(scope: VariableScope, jumps: bool) -> Iterator[None]:
     """Make a scope current for the block; restore or reset the numbers of openings at its end."""
     store = scope.store
     store.opened[scope.name] += 1
