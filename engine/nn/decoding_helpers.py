@@ -19,7 +19,7 @@ from ..ops.math.arithmetic import minimum
 from ..ops.math.casting import cast
 from ..ops.math.comparison import equal
 from ..ops.random.discrete import categorical
-from .batches import swap_time_and_batch, convert_inputs
+from .batches import convert_inputs, swap_time_and_batch
 
 Finished = tuple[Tensor, Any]
 

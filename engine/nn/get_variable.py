@@ -18,7 +18,7 @@ from ..ir.apply import convert_to_tensor
 from ..ir.misuse import refuses_misuse
 from ..ir.tensor import Tensor
 from .by_name import as_initializer
-from .variable_scope import Store, get_variable_scope, compose_getters
+from .variable_scope import Store, compose_getters, get_variable_scope
 
 
 @refuses_misuse

@@ -13,7 +13,7 @@ from ..ops.math.linear import matmul
 from ..ops.nn.activations import sigmoid
 from .cell_dropout import checked_keep, drop_elements
 from .cells import LSTMStateTuple, WeightedCell, checked_units, clip_symmetrically
-from .normalization import normalize_over, cast_to_wide
+from .normalization import cast_to_wide, normalize_over
 
 _EPSILON = 1e-12  # added to variances, which may round to 0 in float32
 _GATES = ("input", "candidate", "forget", "output")  # in the order of the kernel's columns

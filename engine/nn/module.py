@@ -13,7 +13,7 @@ from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
 from ..ir.entry import public
 from ..ir.misuse import refuses_misuse
-from .places import Place, enter_call, track_construction, place_of_new
+from .places import Place, enter_call, place_of_new, track_construction
 
 P = ParamSpec("P")
 R = TypeVar("R")

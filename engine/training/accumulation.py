@@ -23,7 +23,7 @@ from ..ops.array.creation import zeros_like
 from ..ops.control.effects import group
 from ..ops.control.placeholders import no_op
 from ..ops.support.indexed_slices import IndexedSlices
-from .optimizer import Gradient, Optimizer, scalar
+from .optimizer import Gradient, Optimizer, cast_hyperparameter
 
 
 class GradientAccumulator(Optimizer):
@@ -99,13 +99,13 @@ class GradientAccumulator(Optimizer):
         if not pairs:
             return self.optimizer.apply_gradients(pairs, global_step, name)  # raises the GraphError
         # All variables share one counter, a slot of the first: they are accumulated and applied together.
-        count = self._count(pairs[0][1])
-        kept = [self._kept(g, v) for g, v in pairs]
-        with control_dependencies([_added(k, g, v) for k, (g, v) in zip(kept, pairs, strict=True)]):
+        count = self._step_counter(pairs[0][1])
+        kept = [self._get_sums(g, v) for g, v in pairs]
+        with control_dependencies([_add_beside_variable(k, g, v) for k, (g, v) in zip(kept, pairs, strict=True)]):
             counted = count.assign_add(1)
 
         def update() -> Operation:
-            means = [(k.value(self._scale), v) for k, (_, v) in zip(kept, pairs, strict=True)]
+            means = [(k.value(self._gradient_scale), v) for k, (_, v) in zip(kept, pairs, strict=True)]
             # Clearing waits for the update, which reads the sums.
             with control_dependencies([self.optimizer.apply_gradients(means, global_step)]):
                 return group(*(k.clear() for k in kept), count.assign(0))
@@ -113,13 +113,13 @@ class GradientAccumulator(Optimizer):
         return group(cond(counted >= self._steps, update, no_op), name=name or self.name)
 
     @property
-    def _scale(self) -> float:
+    def _gradient_scale(self) -> float:
         return 1 / self._steps if self._average else 1.0
 
-    def _count(self, var: Variable) -> Variable:
+    def _step_counter(self, var: Variable) -> Variable:
         return self.slot(var, "count", 0, dtype=int32)
 
-    def _kept(self, gradient: Any, var: Variable) -> _Kept:
+    def _get_sums(self, gradient: Any, var: Variable) -> _Kept:
         """Return the sum of a variable's gradients, dense or rows; its slots are made on the first call."""
         is_rows = isinstance(gradient, IndexedSlices)
         if self.get_slot(var, "accumulated" if is_rows else "accumulated_rows") is not None:
@@ -149,7 +149,7 @@ class GradientAccumulator(Optimizer):
         return _KeptRows(values, indices, gradient.dense_shape)
 
 
-def _added(kept: _Kept, gradient: Any, var: Variable) -> Any:
+def _add_beside_variable(kept: _Kept, gradient: Any, var: Variable) -> Any:
     # Beside the variable and its slots, whatever device is current.
     with scopes.within(device=(var.device,) if var.device else scopes.current().device):
         return kept.add(gradient)
@@ -165,7 +165,7 @@ class _Kept:
         return self._total.assign_add(gradient)
 
     def value(self, scale: float) -> Gradient:
-        return self._total.value() * scalar(scale, self._total.dtype)
+        return self._total.value() * cast_hyperparameter(scale, self._total.dtype)
 
     def clear(self) -> Any:
         return self._total.assign(zeros_like(self._total.value()))
@@ -186,7 +186,7 @@ class _KeptRows(_Kept):
         )
 
     def value(self, scale: float) -> Gradient:
-        values = self._total.value() * scalar(scale, self._total.dtype)
+        values = self._total.value() * cast_hyperparameter(scale, self._total.dtype)
         return IndexedSlices(values, self._indices.value(), self._dense_shape)
 
     def clear(self) -> Any:

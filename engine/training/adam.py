@@ -10,7 +10,7 @@ from ..ir.graph import Graph
 from ..ir.tensor import Tensor
 from ..ops.math.elementwise import sqrt, square
 from .elementwise import ElementwiseOptimizer, Part
-from .optimizer import scalar
+from .optimizer import cast_hyperparameter
 
 
 class AdamOptimizer(ElementwiseOptimizer):
@@ -67,9 +67,9 @@ class AdamOptimizer(ElementwiseOptimizer):
         first = [self._first.setdefault((v.graph, v.dtype), v) for v in variables]
         self._counted = list({v.dtype: v for v in first}.values())
 
-    def _powers(self, var: Variable) -> tuple[Variable, Variable]:
+    def _beta_powers(self, var: Variable) -> tuple[Variable, Variable]:
         first, dtype = self._first[var.graph, var.dtype], accumulator_dtype(var.dtype)
-        beta1, beta2 = (lambda beta=beta: scalar(beta, dtype) for beta in (self._beta1, self._beta2))
+        beta1, beta2 = (lambda beta=beta: cast_hyperparameter(beta, dtype) for beta in (self._beta1, self._beta2))
         return self.slot(first, "beta1_power", beta1, dtype=dtype), self.slot(first, "beta2_power", beta2, dtype=dtype)
 
     def moments(self, gradient: Tensor, part: Part) -> tuple[Tensor, Tensor]:
@@ -85,7 +85,7 @@ class AdamOptimizer(ElementwiseOptimizer):
         m, v : Tensor
             The updated moments.
         """
-        beta1, beta2 = scalar(self._beta1, part.dtype), scalar(self._beta2, part.dtype)
+        beta1, beta2 = cast_hyperparameter(self._beta1, part.dtype), cast_hyperparameter(self._beta2, part.dtype)
         m_slot, v_slot = self.zeros_slot(part.var, "m"), self.zeros_slot(part.var, "v")
         m = part.write(m_slot, beta1 * part.read(m_slot) + (1 - beta1) * gradient)
         v = part.write(v_slot, beta2 * part.read(v_slot) + (1 - beta2) * square(gradient))
@@ -93,16 +93,16 @@ class AdamOptimizer(ElementwiseOptimizer):
 
     def update(self, gradient: Tensor, part: Part) -> None:
         dtype = part.dtype
-        power1, power2 = self._powers(part.var)
+        power1, power2 = self._beta_powers(part.var)
         # Both bias corrections in a scalar factor, instead of two divisions per element.
         rate = self.rate(dtype) * sqrt(1 - power2) / (1 - power1)
         m, v = self.moments(gradient, part)
-        part.lower(rate * m / (sqrt(v) + scalar(self._epsilon, dtype)))
+        part.lower(rate * m / (sqrt(v) + cast_hyperparameter(self._epsilon, dtype)))
 
     def finish(self) -> list[Any]:
         # After all updates, which read the powers of this step.
         return [
-            power.assign(power * scalar(beta, power.dtype))
+            power.assign(power * cast_hyperparameter(beta, power.dtype))
             for var in self._counted
-            for power, beta in zip(self._powers(var), (self._beta1, self._beta2), strict=True)
+            for power, beta in zip(self._beta_powers(var), (self._beta1, self._beta2), strict=True)
         ]

@@ -14,7 +14,7 @@ from ..ops.math.elementwise import sqrt, square
 from ..ops.math.reductions import reduce_sum
 from .adam import AdamOptimizer
 from .elementwise import Part
-from .optimizer import scalar
+from .optimizer import cast_hyperparameter
 
 
 class _WithDecay(AdamOptimizer):
@@ -25,17 +25,17 @@ class _WithDecay(AdamOptimizer):
         self._weight_decay = weight_decay
         self._exclude = tuple(exclude or ())
 
-    def _direction(self, gradient: Tensor, part: Part) -> Tensor:
+    def _compute_direction(self, gradient: Tensor, part: Part) -> Tensor:
         m, v = self.moments(gradient, part)
-        power1, power2 = self._powers(part.var)
+        power1, power2 = self._beta_powers(part.var)
         # Moments are corrected one by one, because Adam's common factor would scale the decayed weights too.
-        direction = m / (1 - power1) / (sqrt(v / (1 - power2)) + scalar(self._epsilon, part.dtype))
-        if _matches(self._exclude, part.var):
+        direction = m / (1 - power1) / (sqrt(v / (1 - power2)) + cast_hyperparameter(self._epsilon, part.dtype))
+        if _matches_any(self._exclude, part.var):
             return direction
-        return direction + scalar(self._weight_decay, part.dtype) * part.read(part.var)
+        return direction + cast_hyperparameter(self._weight_decay, part.dtype) * part.read(part.var)
 
 
-def _matches(patterns: Sequence[str], var: Variable) -> bool:
+def _matches_any(patterns: Sequence[str], var: Variable) -> bool:
     return any(re.search(pattern, var.name) for pattern in patterns)
 
 
@@ -91,7 +91,7 @@ class AdamWOptimizer(_WithDecay):
         super().__init__(weight_decay, exclude_from_weight_decay, learning_rate, beta1, beta2, epsilon, name)
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        part.lower(self.rate(part.dtype) * self._direction(gradient, part))
+        part.lower(self.rate(part.dtype) * self._compute_direction(gradient, part))
 
 
 class LambOptimizer(_WithDecay):
@@ -145,13 +145,13 @@ class LambOptimizer(_WithDecay):
         self._unscaled = self._exclude if layers is None else tuple(layers)
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        direction, rate = self._direction(gradient, part), self.rate(part.dtype)
-        if not _matches(self._unscaled, part.var):
-            rate = rate * _ratio(part.read(part.var), direction)
+        direction, rate = self._compute_direction(gradient, part), self.rate(part.dtype)
+        if not _matches_any(self._unscaled, part.var):
+            rate = rate * _compute_trust_ratio(part.read(part.var), direction)
         part.lower(rate * direction)
 
 
-def _ratio(weights: Tensor, direction: Tensor) -> Tensor:
+def _compute_trust_ratio(weights: Tensor, direction: Tensor) -> Tensor:
     """Return ``norm(weights) / norm(direction)``, 1 where either norm is 0."""
     of_weights, of_direction = (sqrt(reduce_sum(square(x))) for x in (weights, direction))
     both = (of_weights > 0) & (of_direction > 0)

@@ -11,16 +11,16 @@ from ..ops.math.arithmetic import maximum
 from ..ops.math.elementwise import rsqrt, sqrt, square
 from ..ops.support.common import shape_of
 from .elementwise import ElementwiseOptimizer, Part
-from .optimizer import Optimizer, check_number, scalar
+from .optimizer import Optimizer, cast_hyperparameter, check_number
 
 
 def filled_slot(optimizer: Optimizer, var: Variable, name: str, value: Any) -> Variable:
     """Return a slot with the shape and dtype of a variable, initially filled with `value`."""
 
-    def initial() -> Tensor:
-        return fill(shape_of(var.initial_value), scalar(value, var.dtype))
+    def make_initial_value() -> Tensor:
+        return fill(shape_of(var.initial_value), cast_hyperparameter(value, var.dtype))
 
-    return optimizer.slot(var, name, initial, var.shape)
+    return optimizer.slot(var, name, make_initial_value, var.shape)
 
 
 class AdagradOptimizer(ElementwiseOptimizer):
@@ -113,7 +113,7 @@ class AdadeltaOptimizer(ElementwiseOptimizer):
 
     def update(self, gradient: Tensor, part: Part) -> None:
         var, dtype = part.var, part.dtype
-        rho, epsilon = scalar(self._rho, dtype), scalar(self._epsilon, dtype)
+        rho, epsilon = cast_hyperparameter(self._rho, dtype), cast_hyperparameter(self._epsilon, dtype)
         squares, steps = self.zeros_slot(var, "accum"), self.zeros_slot(var, "accum_update")
         mean = part.write(squares, rho * part.read(squares) + (1 - rho) * square(gradient))
         # The step is computed from earlier steps only, so the numerator lags by one update.
@@ -182,14 +182,14 @@ class RMSPropOptimizer(ElementwiseOptimizer):
 
     def update(self, gradient: Tensor, part: Part) -> None:
         var, dtype = part.var, part.dtype
-        spread = self._mean(part, filled_slot(self, var, "rms", 1.0), square(gradient))
+        spread = self._update_mean(part, filled_slot(self, var, "rms", 1.0), square(gradient))
         if self._centered:
-            mean = self._mean(part, self.zeros_slot(var, "mg"), gradient)
+            mean = self._update_mean(part, self.zeros_slot(var, "mg"), gradient)
             spread = maximum(spread - square(mean), 0)  # below 0 by rounding, where gradients hardly change
         slot = self.zeros_slot(var, "momentum")
-        step = self.rate(dtype) * gradient / sqrt(spread + scalar(self._epsilon, dtype))
-        part.lower(part.write(slot, scalar(self._momentum, dtype) * part.read(slot) + step))
+        step = self.rate(dtype) * gradient / sqrt(spread + cast_hyperparameter(self._epsilon, dtype))
+        part.lower(part.write(slot, cast_hyperparameter(self._momentum, dtype) * part.read(slot) + step))
 
-    def _mean(self, part: Part, slot: Variable, value: Tensor) -> Tensor:
-        decay = scalar(self._decay, part.dtype)
+    def _update_mean(self, part: Part, slot: Variable, value: Tensor) -> Tensor:
+        decay = cast_hyperparameter(self._decay, part.dtype)
         return part.write(slot, decay * part.read(slot) + (1 - decay) * value)

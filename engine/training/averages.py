@@ -21,7 +21,7 @@ from ..ops.control.effects import group
 from ..ops.math.arithmetic import minimum
 from ..ops.math.arithmetic import pow as power
 from ..ops.math.casting import cast
-from .optimizer import scalar
+from .optimizer import cast_hyperparameter
 
 _COLLECTION = "moving_average_variables"
 
@@ -123,17 +123,17 @@ class ExponentialMovingAverage:
         """
         followed = nest.flatten(nest.with_shards(trainable_variables() if var_list is None else list(var_list)))
         for x in followed:
-            self._keep(x)
-        return group(*(self._moved(x) for x in followed), name=self.name)
+            self._make_average(x)
+        return group(*(self._move_average(x) for x in followed), name=self.name)
 
     def average(self, var: Variable | Tensor) -> Variable | None:
         """Return the variable that holds the average of `var`, or None where `var` has no average."""
-        return self._averages.get(_key(var))
+        return self._averages.get(_key_of(var))
 
     def average_name(self, var: Variable | Tensor) -> str:
         """Return the name of the average of `var`, also before the average exists."""
         average = self.average(var)
-        return f"{_name(var)}/{self.name}" if average is None else average.name
+        return f"{_name_of(var)}/{self.name}" if average is None else average.name
 
     def variables_to_restore(self, moving_avg_variables: Iterable[Variable] | None = None) -> dict[str, Variable]:
         """Return a map from saved names to variables that loads averages into the averaged variables.
@@ -156,69 +156,69 @@ class ExponentialMovingAverage:
         others = {v.name: v for v in global_variables() if v.name not in own and v.name not in names}
         return {**names, **others}
 
-    def _keep(self, x: Any) -> None:
+    def _make_average(self, x: Any) -> None:
         """Make the average of a variable or tensor, unless the average exists."""
         if not x.dtype.is_floating:
             raise DtypeError(
                 "averages are of floating numbers", wanted="float", got=x.dtype, hint="cast it, and average the result"
             )
-        if _key(x) in self._averages:
+        if _key_of(x) in self._averages:
             return
         if isinstance(x, Variable):
             x.graph.collections.setdefault(_COLLECTION, []).append(x)
         elif self._zero_debias:
-            biased = self._made(x, f"{self.name}/biased", _zeros(x))
-            self._debiased[_key(x)] = biased, self._made(x, f"{self.name}/local_step", 0, int64)
-        initial = (lambda: _initialized(x)) if isinstance(x, Variable) else _zeros(x)
-        self._averages[_key(x)] = self._made(x, self.name, initial)
+            biased = self._make_variable(x, f"{self.name}/biased", _make_zeros(x))
+            self._debiased[_key_of(x)] = biased, self._make_variable(x, f"{self.name}/local_step", 0, int64)
+        initial = (lambda: _read_or_initial_value(x)) if isinstance(x, Variable) else _make_zeros(x)
+        self._averages[_key_of(x)] = self._make_variable(x, self.name, initial)
 
-    def _made(self, x: Any, name: str, initial: Any, dtype: DType | None = None) -> Variable:
+    def _make_variable(self, x: Any, name: str, initial: Any, dtype: DType | None = None) -> Variable:
         with scopes.within(name="", device=(), colocate=x.op):
             # The name follows from the variable alone, so that `variables_to_restore` finds saved averages.
-            return Variable(initial, trainable=False, name=f"{_name(x)}/{name}", dtype=dtype or x.dtype)
+            return Variable(initial, trainable=False, name=f"{_name_of(x)}/{name}", dtype=dtype or x.dtype)
 
-    def _moved(self, x: Any) -> Tensor:
+    def _move_average(self, x: Any) -> Tensor:
         """Move the average of a variable or tensor by one update; return the new average."""
-        average, decay = self._averages[_key(x)], self._current_decay(accumulator_dtype(x.dtype))
+        average, decay = self._averages[_key_of(x)], self._current_decay(accumulator_dtype(x.dtype))
         with scopes.within(device=(average.device,) if average.device else scopes.current().device):
             value = x.value() if isinstance(x, Variable) else x
-            if _key(x) not in self._debiased:
-                return _lowered(average, value, decay)
-            biased, steps = self._debiased[_key(x)]
+            if _key_of(x) not in self._debiased:
+                return _move_towards(average, value, decay)
+            biased, steps = self._debiased[_key_of(x)]
             # The biased average is kept apart, since a division in place would accumulate.
-            total = cast(_lowered(biased, value, decay), decay.dtype)
+            total = cast(_move_towards(biased, value, decay), decay.dtype)
             weight = 1 - power(decay, cast(steps.assign_add(1), decay.dtype))
             return average.assign(cast(total / weight, average.dtype))
 
     def _current_decay(self, dtype: DType) -> Tensor:
-        decay = scalar(self._decay, dtype)
+        decay = cast_hyperparameter(self._decay, dtype)
         if self._num_updates is None:
             return decay
-        count = scalar(self._num_updates, dtype)
+        count = cast_hyperparameter(self._num_updates, dtype)
         return minimum(decay, (1 + count) / (10 + count))
 
 
-def _lowered(average: Variable, value: Tensor, decay: Tensor) -> Tensor:
+def _move_towards(average: Variable, value: Tensor, decay: Tensor) -> Tensor:
     """Move an average towards a value; compute the difference in the dtype of the decay."""
     # In a dtype of two bytes, `1 - decay` near 0 would lose most of its digits.
     difference = cast(average.value(), decay.dtype) - cast(value, decay.dtype)
     return average.assign_sub(cast(difference * (1 - decay), average.dtype))
 
 
-def _key(x: Variable | Tensor) -> Any:
+def _key_of(x: Variable | Tensor) -> Any:
     return x.handle if isinstance(x, Variable) else x
 
 
-def _name(x: Variable | Tensor) -> str:
+def _name_of(x: Variable | Tensor) -> str:
     return x.name if isinstance(x, Variable) else x.op.name
 
 
-def _initialized(var: Variable) -> Any:
+def _read_or_initial_value(var: Variable) -> Any:
     """Return a variable's current value, or its initial value where the variable is uninitialized."""
     return cond(var.is_initialized(), var.read_value, lambda: apply("Identity", var.initial_value))
 
 
-def _zeros(x: Any) -> Any:
+def _make_zeros(x: Any) -> Any:
     """Return zeros in the shape and dtype of a tensor, whose shape must be known."""
     if not x.shape.is_fully_known:
         raise GraphError(

@@ -14,7 +14,7 @@ from ..ops.math.elementwise import floor, log, sqrt
 from ..ops.math.random import random_normal
 from ..ops.math.trigonometry import cos
 from .optimizer import check_number
-from .schedules import begun, ended, schedule
+from .schedules import convert_arguments, convert_rate, define_schedule
 
 
 def _half_wave(part: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ def _half_wave(part: Tensor) -> Tensor:
     return (1 + cos(part * math.pi)) / 2
 
 
-@schedule
+@define_schedule
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
 ) -> Tensor:
@@ -36,11 +36,11 @@ def cosine_decay(
     [2.0, 1.5, 1.0, 1.0]
     """
     with name_scope(name, "CosineDecay"):
-        rate, step, steps, end = begun(learning_rate, global_step, decay_steps, alpha)
-        return ended(learning_rate, rate * ((1 - end) * _half_wave(minimum(step, steps) / steps) + end))
+        rate, step, steps, end = convert_arguments(learning_rate, global_step, decay_steps, alpha)
+        return convert_rate(learning_rate, rate * ((1 - end) * _half_wave(minimum(step, steps) / steps) + end))
 
 
-@schedule
+@define_schedule
 def cosine_decay_restarts(
     learning_rate: Any,
     global_step: Any,
@@ -74,27 +74,27 @@ def cosine_decay_restarts(
     """
     with name_scope(name, "SGDRDecay"):
         check_number("t_mul", t_mul, lambda x: x >= 1, "1 or more")
-        rate, step, steps, longer, higher, end = begun(
+        rate, step, steps, longer, higher, end = convert_arguments(
             learning_rate, global_step, first_decay_steps, t_mul, m_mul, alpha
         )
         done = step / steps
         grows = longer > 1
         ratio = where(grows, longer, 2)  # 1 has the logarithm 0; with `longer` 1, results of `ratio` are unused
-        # Lengths are a geometric series: `many` half waves have ended, the last of them at `_length(ratio, many)`.
+        # Lengths are a geometric series: `many` half waves have ended, the last of them at `_sum_powers(ratio, many)`.
         many = floor(log(1 - done * (1 - ratio)) / log(ratio))
-        many = where(_length(ratio, many + 1) <= done, many + 1, many)  # rounding may have lost one
-        start = where(grows, _length(ratio, many), floor(done))
+        many = where(_sum_powers(ratio, many + 1) <= done, many + 1, many)  # rounding may have lost one
+        start = where(grows, _sum_powers(ratio, many), floor(done))
         count = where(grows, many, floor(done))
         part = (done - start) / where(grows, power(ratio, many), 1)
-        return ended(learning_rate, rate * ((1 - end) * power(higher, count) * _half_wave(part) + end))
+        return convert_rate(learning_rate, rate * ((1 - end) * power(higher, count) * _half_wave(part) + end))
 
 
-def _length(ratio: Tensor, count: Tensor) -> Tensor:
+def _sum_powers(ratio: Tensor, count: Tensor) -> Tensor:
     """Return the sum of the first `count` powers of `ratio`, beginning with 1."""
     return (1 - power(ratio, count)) / (1 - ratio)
 
 
-@schedule
+@define_schedule
 def linear_cosine_decay(
     learning_rate: Any,
     global_step: Any,
@@ -121,14 +121,14 @@ def linear_cosine_decay(
     [1.0, 0.25, 0.0]
     """
     with name_scope(name, "LinearCosineDecay"):
-        rate, step, steps, periods, above, end = begun(
+        rate, step, steps, periods, above, end = convert_arguments(
             learning_rate, global_step, decay_steps, num_periods, alpha, beta
         )
         done = minimum(step, steps) / steps
-        return ended(learning_rate, ((above + 1 - done) * _half_wave(2 * periods * done) + end) * rate)
+        return convert_rate(learning_rate, ((above + 1 - done) * _half_wave(2 * periods * done) + end) * rate)
 
 
-@schedule
+@define_schedule
 def noisy_linear_cosine_decay(
     learning_rate: Any,
     global_step: Any,
@@ -157,11 +157,11 @@ def noisy_linear_cosine_decay(
     0.25
     """
     with name_scope(name, "NoisyLinearCosineDecay"):
-        rate, step, steps, variance, fall, periods, above, end = begun(
+        rate, step, steps, variance, fall, periods, above, end = convert_arguments(
             learning_rate, global_step, decay_steps, initial_variance, variance_decay, num_periods, alpha, beta
         )
         # Held at the end, where the variance of the noise remains too.
         step = minimum(step, steps)
         deviation = sqrt(maximum(variance, 0) / power(1 + step, fall))
         noisy = 1 - step / steps + deviation * random_normal([], dtype=rate.dtype)
-        return ended(learning_rate, ((above + noisy) * _half_wave(2 * periods * step / steps) + end) * rate)
+        return convert_rate(learning_rate, ((above + noisy) * _half_wave(2 * periods * step / steps) + end) * rate)

@@ -8,7 +8,7 @@ from ..frontend.variables import Variable
 from ..ir.tensor import Tensor
 from ..ops.support.indexed_slices import IndexedSlices
 from .elementwise import ElementwiseOptimizer, Part
-from .optimizer import Optimizer, scalar
+from .optimizer import Optimizer, cast_hyperparameter
 
 
 class GradientDescentOptimizer(Optimizer):
@@ -80,6 +80,6 @@ class MomentumOptimizer(ElementwiseOptimizer):
 
     def update(self, gradient: Tensor, part: Part) -> None:
         dtype = part.dtype
-        decay, slot = scalar(self._momentum, dtype), self.zeros_slot(part.var, "momentum")
+        decay, slot = cast_hyperparameter(self._momentum, dtype), self.zeros_slot(part.var, "momentum")
         total = part.write(slot, decay * part.read(slot) + gradient)
         part.lower(self.rate(dtype) * (gradient + decay * total if self._use_nesterov else total))

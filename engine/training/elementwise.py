@@ -39,39 +39,39 @@ class Part(ABC):
 
     def read(self, variable: Variable) -> Tensor:
         """Return the part of the variable or of a slot, as of before later updates."""
-        return cast(self._value(variable), self.dtype)
+        return cast(self._read_part(variable), self.dtype)
 
     def write(self, variable: Variable, value: Tensor) -> Tensor:
         """Replace the part of the variable or of a slot; return the new value for further computation."""
-        written = self._replace(variable, cast(value, variable.dtype))
+        written = self._write_part(variable, cast(value, variable.dtype))
         # The unrounded value, if the variable has a narrower dtype.
         return written if variable.dtype is self.dtype else value
 
     def lower(self, step: Tensor) -> None:
         """Subtract `step` from the part of the variable."""
-        self._subtract(cast(step, self.var.dtype))
+        self._subtract_from_part(cast(step, self.var.dtype))
 
     @abstractmethod
-    def _value(self, variable: Variable) -> Tensor: ...
+    def _read_part(self, variable: Variable) -> Tensor: ...
 
     @abstractmethod
-    def _replace(self, variable: Variable, value: Tensor) -> Tensor: ...
+    def _write_part(self, variable: Variable, value: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def _subtract(self, step: Tensor) -> None: ...
+    def _subtract_from_part(self, step: Tensor) -> None: ...
 
 
 class Whole(Part):
     """A whole variable and its slots."""
 
-    def _value(self, variable: Variable) -> Tensor:
+    def _read_part(self, variable: Variable) -> Tensor:
         return variable.value()
 
-    def _replace(self, variable: Variable, value: Tensor) -> Tensor:
+    def _write_part(self, variable: Variable, value: Tensor) -> Tensor:
         self.updates.append(variable.assign(value))
         return self.updates[-1]  # the output, not `value`: one fused operation then computes and writes the slot
 
-    def _subtract(self, step: Tensor) -> None:
+    def _subtract_from_part(self, step: Tensor) -> None:
         self.updates.append(self.var.assign_sub(step))
 
 
@@ -82,14 +82,14 @@ class Rows(Part):
         super().__init__(var)
         self._indices = indices
 
-    def _value(self, variable: Variable) -> Tensor:
+    def _read_part(self, variable: Variable) -> Tensor:
         return gather(variable, self._indices)
 
-    def _replace(self, variable: Variable, value: Tensor) -> Tensor:
+    def _write_part(self, variable: Variable, value: Tensor) -> Tensor:
         self.updates.append(variable.scatter_update(self._indices, value))
         return value  # the output of a scatter is the whole table
 
-    def _subtract(self, step: Tensor) -> None:
+    def _subtract_from_part(self, step: Tensor) -> None:
         self.updates.append(self.var.scatter_sub(self._indices, step))
 
 
@@ -101,13 +101,13 @@ class ElementwiseOptimizer(Optimizer):
         raise NotImplementedError
 
     def apply_dense(self, gradient: Tensor, var: Variable) -> Operation:
-        return self._updated(gradient, Whole(var))
+        return self._build_update(gradient, Whole(var))
 
     def apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Operation:
         # A scatter keeps only one of several updates of a row, so repeated rows are summed first.
         rows = sum_repeats(gradient)
-        return self._updated(rows.values, Rows(var, rows.indices))
+        return self._build_update(rows.values, Rows(var, rows.indices))
 
-    def _updated(self, gradient: Any, part: Part) -> Operation:
+    def _build_update(self, gradient: Any, part: Part) -> Operation:
         self.update(cast(gradient, part.dtype), part)
         return group(*part.updates)

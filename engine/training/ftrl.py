@@ -11,7 +11,7 @@ from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import sign, square
 from .adaptive import filled_slot
 from .elementwise import ElementwiseOptimizer, Part
-from .optimizer import check_number, scalar
+from .optimizer import cast_hyperparameter, check_number
 
 
 class FtrlOptimizer(ElementwiseOptimizer):
@@ -100,7 +100,7 @@ class FtrlOptimizer(ElementwiseOptimizer):
     def update(self, gradient: Tensor, part: Part) -> None:
         var, dtype = part.var, part.dtype
         rate, exponent, l1, l2, shrinkage, beta = (
-            scalar(value, dtype)
+            cast_hyperparameter(value, dtype)
             for value in (self.rate(dtype), self._power, self._l1, self._l2, self._shrinkage, self._beta)
         )
         sums = filled_slot(self, var, self._names[0], self._initial)

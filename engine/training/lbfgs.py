@@ -19,7 +19,7 @@ from ..ir.tensor import Tensor
 from ..ops.array.concat import concat, split
 from ..ops.array.shapes import reshape
 from ..ops.control.placeholders import identity
-from .lbfgs_iterations import Options, State, minimized
+from .lbfgs_iterations import Options, State, run_iterations
 from .optimizer import flat_variables
 
 
@@ -86,10 +86,10 @@ class _Packing:
         if not sum(self._sizes):
             raise ShapeError("there is nothing to minimize over", wanted="1 number or more", got=0, hint="see shapes")
 
-    def vector(self, leaves: Sequence[Any]) -> Tensor:
+    def pack_leaves(self, leaves: Sequence[Any]) -> Tensor:
         return concat([reshape(leaf, [-1]) for leaf in leaves], 0)
 
-    def leaves(self, vector: Tensor) -> list[Tensor]:
+    def unpack_vector(self, vector: Tensor) -> list[Tensor]:
         parts = split(vector, self._sizes, 0)
         return [reshape(part, shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
@@ -168,17 +168,17 @@ def minimize_lbfgs(
         leaves = [convert_to_tensor(leaf) for leaf in nest.flatten(initial_position)]
         packing = _Packing(leaves)
 
-        def objective(x: Tensor) -> tuple[Tensor, Tensor]:
-            value = _checked_value(function(nest.pack_as(initial_position, packing.leaves(x))), x)
+        def evaluate_packed(x: Tensor) -> tuple[Tensor, Tensor]:
+            value = _checked_value(function(nest.pack_as(initial_position, packing.unpack_vector(x))), x)
             # An element that does not affect the value is no error: it stays where it is.
             (gradient,) = gradients([value], [x], unconnected_gradients="zero")
             return value, gradient
 
-        end = minimized(objective, packing.vector(leaves), options)
-        return _result(end, lambda x: nest.pack_as(initial_position, packing.leaves(x)))
+        end = run_iterations(evaluate_packed, packing.pack_leaves(leaves), options)
+        return _make_result(end, lambda x: nest.pack_as(initial_position, packing.unpack_vector(x)))
 
 
-def _result(end: State, unpacked: Callable[[Tensor], Any]) -> LBFGSResult:
+def _make_result(end: State, unpacked: Callable[[Tensor], Any]) -> LBFGSResult:
     return LBFGSResult(
         unpacked(end.x), end.value, unpacked(end.gradient), end.converged, end.failed, end.iterations, end.evaluations
     )
@@ -266,25 +266,25 @@ class LBFGS:
             )
         variables = flat_variables(var_list)
         with name_scope(name, self.name):
-            return self._minimized(loss, variables)
+            return self._build_minimization(loss, variables)
 
-    def _minimized(self, loss: Callable[[], Any], variables: list[Variable]) -> LBFGSResult:
+    def _build_minimization(self, loss: Callable[[], Any], variables: list[Variable]) -> LBFGSResult:
         """Build the minimization over variables, and the final assignment that each part of the result waits for."""
         packing = _Packing([v.value() for v in variables])
 
-        def objective(x: Tensor) -> tuple[Tensor, Tensor]:
+        def evaluate_packed(x: Tensor) -> tuple[Tensor, Tensor]:
             # The loss reads the variables themselves, so a trial position is assigned before the loss is computed.
-            with control_dependencies(_assigned(variables, packing.leaves(x))):
+            with control_dependencies(_assign_values(variables, packing.unpack_vector(x))):
                 value = _checked_value(loss(), x)
                 found = gradients([value], variables, unconnected_gradients="zero")
-                return value, packing.vector(found)
+                return value, packing.pack_leaves(found)
 
-        end = minimized(objective, packing.vector([v.value() for v in variables]), self._options)
-        result = _result(end, packing.leaves)
+        end = run_iterations(evaluate_packed, packing.pack_leaves([v.value() for v in variables]), self._options)
+        result = _make_result(end, packing.unpack_vector)
         # The last trial need not be the best: assign the final position.
-        with control_dependencies(_assigned(variables, result.position)):
+        with control_dependencies(_assign_values(variables, result.position)):
             return nest.map_structure(identity, result)  # type: ignore[no-any-return]
 
 
-def _assigned(variables: Sequence[Variable], values: Sequence[Tensor]) -> list[Any]:
+def _assign_values(variables: Sequence[Variable], values: Sequence[Tensor]) -> list[Any]:
     return [v.assign(value).op for v, value in zip(variables, values, strict=True)]

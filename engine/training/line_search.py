@@ -79,36 +79,36 @@ def line_search(
     evaluations : Tensor of int32
     """
 
-    def evaluated(step: Tensor) -> Point:
+    def evaluate_step(step: Tensor) -> Point:
         value, gradient = objective(x + step * direction)
         return Point(step, value, reduce_sum(gradient * direction), gradient)
 
     def goes_on(s: _Search) -> Tensor:
         width = absolute(s.high - s.low.step)
         # An interval of the size of rounding cannot be divided any more.
-        apart = width > 4 * epsilon(x) * maximum(s.low.step, s.trial)
+        apart = width > 4 * machine_epsilon(x) * maximum(s.low.step, s.trial)
         return logical_not(s.is_done) & (s.evaluations < limit) & apart
 
-    def body(s: _Search) -> _Search:
-        return _after(s, evaluated(s.trial), start)
+    def try_next_step(s: _Search) -> _Search:
+        return _update_search(s, evaluate_step(s.trial), start)
 
     infinite = start.step + float("inf")
     begin = _Search(start, infinite, infinite, infinite, trial, start.step < 0, constant(0))
-    end = while_loop(goes_on, body, [begin])
+    end = while_loop(goes_on, try_next_step, [begin])
     return end.low, end.is_done, end.evaluations
 
 
-def epsilon(x: Tensor) -> float:
+def machine_epsilon(x: Tensor) -> float:
     """Return the machine epsilon of a tensor's dtype."""
     return float(ml_dtypes.finfo(x.dtype.numpy).eps)  # type: ignore[no-untyped-call]
 
 
-def _after(s: _Search, new: Point, start: Point) -> _Search:
+def _update_search(s: _Search, new: Point, start: Point) -> _Search:
     """Return the state after a trial: a narrower interval and the next trial."""
     # A value that is not finite is an upper end, never a better step.
     known = is_finite(new.value) & reduce_all(is_finite(new.gradient))
     falls = new.value <= start.value + _DECREASE * new.step * start.slope
-    near = absolute(new.value - start.value) <= 8 * epsilon(new.step) * absolute(start.value)
+    near = absolute(new.value - start.value) <= 8 * machine_epsilon(new.step) * absolute(start.value)
     # Among values equal up to rounding, only the slope tells whether the objective falls.
     falls = falls | (near & (new.slope <= (2 * _DECREASE - 1) * start.slope))
     lower = (new.value < s.low.value) | near | (s.low.step <= 0)
@@ -116,20 +116,20 @@ def _after(s: _Search, new: Point, start: Point) -> _Search:
     is_flat = absolute(new.slope) <= -_CURVATURE * start.slope
     # A better step is the new `low`; if the objective rises from there towards `high`, the old `low` is the new `high`.
     turns = is_better & (new.slope * sign(s.high - s.low.step) >= 0)
-    low = Point(*(where(is_better, a, b) for a, b in zip(_fields(new), _fields(s.low), strict=True)))
+    low = Point(*(where(is_better, a, b) for a, b in zip(_fields_of(new), _fields_of(s.low), strict=True)))
     ends = [(new.step, s.low.step, s.high), (new.value, s.low.value, s.high_value)]
     ends += [(new.slope, s.low.slope, s.high_slope)]
     high, value, slope = (where(is_better, where(turns, old, kept), fresh) for fresh, old, kept in ends)
     # Without an upper end yet, expand.
-    trial = where(is_finite(high), _between(low, high, value, slope), low.step * _EXPANSION)
+    trial = where(is_finite(high), _minimize_cubic(low, high, value, slope), low.step * _EXPANSION)
     return _Search(low, high, value, slope, trial, is_better & is_flat, s.evaluations + 1)
 
 
-def _fields(point: Point) -> tuple[Tensor, ...]:
+def _fields_of(point: Point) -> tuple[Tensor, ...]:
     return point.step, point.value, point.slope, point.gradient
 
 
-def _between(low: Point, high: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+def _minimize_cubic(low: Point, high: Tensor, value: Tensor, slope: Tensor) -> Tensor:
     """Return the minimum of the cubic through both ends (Nocedal and Wright, 2006, eq. 3.59), off the ends."""
     width = high - low.step
     d1 = low.slope + slope - 3 * (value - low.value) / width

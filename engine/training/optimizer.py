@@ -174,7 +174,7 @@ class Optimizer:
             )
         self.prepare([v for _, v in updated])
         # Built after all gradients, whose reads of the variables therefore precede the updates.
-        updates = [self._apply(g, v) for g, v in updated]
+        updates = [self._apply_gradient(g, v) for g, v in updated]
         with control_dependencies(updates):
             # Counters advance after all updates, which may read them.
             after = self.finish()
@@ -194,7 +194,7 @@ class Optimizer:
         """Return all slots, the variables made by the optimizer."""
         return list(self._slots.values())
 
-    def _apply(self, gradient: Any, var: Variable) -> Tensor | Operation:
+    def _apply_gradient(self, gradient: Any, var: Variable) -> Tensor | Operation:
         with scopes.within(device=(var.device,) if var.device else scopes.current().device):
             # Beside the variable, whatever device is current, so that only the gradient is copied.
             if isinstance(gradient, IndexedSlices):
@@ -256,7 +256,7 @@ class Optimizer:
             A scalar of `dtype`.
         """
         rate = self._learning_rate
-        return scalar(rate() if callable(rate) else rate, dtype)
+        return cast_hyperparameter(rate() if callable(rate) else rate, dtype)
 
     def zeros_slot(self, var: Variable, name: str) -> Variable:
         """Return a slot with the shape and dtype of a variable that begins as zeros.
@@ -270,7 +270,7 @@ class Optimizer:
         -------
         Variable
         """
-        return self.slot(var, name, lambda: _zeros(var), var.shape)
+        return self.slot(var, name, lambda: _make_zeros(var), var.shape)
 
     def slot(self, var: Variable, name: str, initial: Any, shape: Any = None, dtype: DType | None = None) -> Variable:
         """Return a slot: a value kept for a variable between steps, made on the first call.
@@ -330,14 +330,14 @@ def check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: str
         raise GraphError(f"{name} is out of range", wanted=wanted, got=value, hint="leave it out for the default")
 
 
-def scalar(value: Any, dtype: DType) -> Tensor:
+def cast_hyperparameter(value: Any, dtype: DType) -> Tensor:
     """Return a hyperparameter cast to the dtype of a variable."""
     # A Python number is converted to `dtype` directly: by way of float32 a float64 would lose digits.
     tensor = convert_to_tensor(value) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
     return cast(tensor, dtype)
 
 
-def _zeros(var: Variable) -> Any:
+def _make_zeros(var: Variable) -> Any:
     shape: Shape = var.shape
     if shape.is_fully_known:
         return np.zeros(shape.as_tuple(), var.dtype.numpy)

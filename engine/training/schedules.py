@@ -19,7 +19,7 @@ from ..ops.array.where import where
 from ..ops.math.arithmetic import maximum, minimum
 from ..ops.math.arithmetic import pow as power
 from ..ops.math.elementwise import ceil, exp, floor
-from .optimizer import scalar
+from .optimizer import cast_hyperparameter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,12 +40,12 @@ _FAMILY = Family(
 )
 
 
-def schedule(function: F) -> F:
+def define_schedule(function: F) -> F:
     """Decorate a learning-rate schedule: mark the function as a builder and complete its docstring."""
     return builds(_FAMILY.complete(function))
 
 
-def begun(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
+def convert_arguments(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
     """Return a learning rate, the number of updates and other scalars in the rate's dtype, or float32 if wider."""
     if global_step is None:
         raise GraphError(
@@ -58,15 +58,15 @@ def begun(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
     if not rate.dtype.is_floating:
         raise DtypeError("a learning rate is a floating number", wanted="float", got=rate.dtype, hint="as 1.0, not 1")
     wide = accumulator_dtype(rate.dtype)  # float16 does not count beyond 65504
-    return [scalar(value, wide) for value in (rate, global_step, *others)]
+    return [cast_hyperparameter(value, wide) for value in (rate, global_step, *others)]
 
 
-def ended(learning_rate: Any, rate: Tensor) -> Tensor:
+def convert_rate(learning_rate: Any, rate: Tensor) -> Tensor:
     """Return the rate of a schedule in the dtype of the schedule's `learning_rate`."""
-    return scalar(rate, as_dtype(learning_rate.dtype) if hasattr(learning_rate, "dtype") else rate.dtype)
+    return cast_hyperparameter(rate, as_dtype(learning_rate.dtype) if hasattr(learning_rate, "dtype") else rate.dtype)
 
 
-@schedule
+@define_schedule
 def exponential_decay(
     learning_rate: Any,
     global_step: Any,
@@ -85,15 +85,15 @@ def exponential_decay(
     [8.0, 4.0, 1.0]
     """
     with name_scope(name, "ExponentialDecay"):
-        rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
-        return ended(learning_rate, rate * power(factor, _periods(step / steps, staircase)))
+        rate, step, steps, factor = convert_arguments(learning_rate, global_step, decay_steps, decay_rate)
+        return convert_rate(learning_rate, rate * power(factor, _count_periods(step / steps, staircase)))
 
 
-def _periods(number: Tensor, staircase: bool) -> Tensor:
+def _count_periods(number: Tensor, staircase: bool) -> Tensor:
     return floor(number) if staircase else number
 
 
-@schedule
+@define_schedule
 def natural_exp_decay(
     learning_rate: Any,
     global_step: Any,
@@ -112,11 +112,11 @@ def natural_exp_decay(
     [1.0, 0.3679, 0.1353]
     """
     with name_scope(name, "NaturalExpDecay"):
-        rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
-        return ended(learning_rate, rate * exp(-factor * _periods(step / steps, staircase)))
+        rate, step, steps, factor = convert_arguments(learning_rate, global_step, decay_steps, decay_rate)
+        return convert_rate(learning_rate, rate * exp(-factor * _count_periods(step / steps, staircase)))
 
 
-@schedule
+@define_schedule
 def inverse_time_decay(
     learning_rate: Any,
     global_step: Any,
@@ -135,11 +135,11 @@ def inverse_time_decay(
     [1.0, 0.5, 0.25]
     """
     with name_scope(name, "InverseTimeDecay"):
-        rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
-        return ended(learning_rate, rate / (1 + factor * _periods(step / steps, staircase)))
+        rate, step, steps, factor = convert_arguments(learning_rate, global_step, decay_steps, decay_rate)
+        return convert_rate(learning_rate, rate / (1 + factor * _count_periods(step / steps, staircase)))
 
 
-@schedule
+@define_schedule
 def polynomial_decay(
     learning_rate: Any,
     global_step: Any,
@@ -168,13 +168,15 @@ def polynomial_decay(
     [1.0, 0.25, 0.0]
     """
     with name_scope(name, "PolynomialDecay"):
-        rate, step, steps, end, exponent = begun(learning_rate, global_step, decay_steps, end_learning_rate, power)
+        rate, step, steps, end, exponent = convert_arguments(
+            learning_rate, global_step, decay_steps, end_learning_rate, power
+        )
         if cycle:
             steps = steps * where(step > 0, ceil(step / steps), 1)
         left = 1 - minimum(step, steps) / steps
         # Not `power`: the public parameter of this name hides the function.
         part: Tensor = apply("Pow", left, exponent)
-        return ended(learning_rate, (rate - end) * part + end)
+        return convert_rate(learning_rate, (rate - end) * part + end)
 
 
 @builds
@@ -221,10 +223,10 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
     with name_scope(name, "PiecewiseConstant"):
         x = convert_to_tensor(x)
         dtype = _common_dtype(values)
-        result = scalar(values[-1], dtype)
+        result = cast_hyperparameter(values[-1], dtype)
         # From the last interval to the first, so that the first boundary not below `x` decides.
         for boundary, value in reversed(list(zip(boundaries, values, strict=False))):
-            result = where(x <= _bound(boundary, x.dtype), scalar(value, dtype), result)
+            result = where(x <= _convert_boundary(boundary, x.dtype), cast_hyperparameter(value, dtype), result)
         return result
 
 
@@ -237,15 +239,15 @@ def _common_dtype(values: Sequence[Any]) -> DType:
     return found.pop() if found else float32 if any(isinstance(value, float) for value in values) else int32
 
 
-def _bound(boundary: Any, dtype: DType) -> Tensor:
+def _convert_boundary(boundary: Any, dtype: DType) -> Tensor:
     """Return a boundary in the dtype of the compared number."""
     given = as_dtype(boundary.dtype if hasattr(boundary, "dtype") else type(boundary))
     if given.is_floating and dtype in (int32, int64):
         raise DtypeError("a boundary between integers is an integer", wanted=dtype, got=given, hint="as 10, not 10.0")
-    return scalar(boundary, dtype)
+    return cast_hyperparameter(boundary, dtype)
 
 
-@schedule
+@define_schedule
 def linear_warmup(
     learning_rate: Any, global_step: Any, warmup_steps: Any, start: Any = 0.0, name: str | None = None
 ) -> Tensor:
@@ -268,7 +270,7 @@ def linear_warmup(
     [0.0, 4.0, 2.0]
     """
     with name_scope(name, "LinearWarmup"):
-        rate, step, steps, first = begun(learning_rate, global_step, warmup_steps, start)
+        rate, step, steps, first = convert_arguments(learning_rate, global_step, warmup_steps, start)
         # With `warmup_steps` 0 the result is `rate`; the maximum avoids a division by 0.
         part = minimum(step / maximum(steps, 1), 1)
-        return ended(learning_rate, where(step >= steps, rate, first + (rate - first) * part))
+        return convert_rate(learning_rate, where(step >= steps, rate, first + (rate - first) * part))

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 from tagloom.base.deferred import made
-from tagloom.training.checkpoints.structures import decode, encode
+from tagloom.training.checkpoints.structures import decode_structure, encode_structure
 
 
 async def collect(dataset, iteration=None):
@@ -45,8 +45,8 @@ def through_a_file(state):
         arrays.append(array.copy())
         return str(len(arrays) - 1)
 
-    text = json.dumps(encode(made(state), add, "pipeline", later=[]))
-    return decode(json.loads(text), lambda name: arrays[int(name)], lambda name: arrays[int(name)][()])
+    text = json.dumps(encode_structure(made(state), add, "pipeline", later=[]))
+    return decode_structure(json.loads(text), lambda name: arrays[int(name)], lambda name: arrays[int(name)][()])
 
 
 async def rest_of(iterator):

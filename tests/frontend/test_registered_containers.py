@@ -6,7 +6,7 @@ import numpy as np
 import optree
 import pytest
 import tagloom as tg
-from tagloom.training.checkpoints.structures import decode
+from tagloom.training.checkpoints.structures import decode_structure
 
 from tests.data.running import plain, rest_of, through_a_file
 
@@ -310,7 +310,7 @@ async def test_checkpoints_keep_the_containers_of_objects(tmp_path):
 
 def test_a_saved_container_of_an_unknown_class_is_named():
     with pytest.raises(ValueError, match=r"class gone\.Away, which is not registered"):
-        decode({"registered": ["gone.Away", None, []]}, None, None)
+        decode_structure({"registered": ["gone.Away", None, []]}, None, None)
 
 
 def test_modules_find_variables_in_containers():

@@ -30,9 +30,9 @@ from ...runtime.observe.statistics import CHECKPOINTS
 from ...runtime.session import Session
 from . import directory as files
 from .manifest import Contents, begin_of, checked_metrics, contents_of, open_checkpoint
-from .matching import Matching, OnMismatch, Rename, match
+from .matching import Matching, OnMismatch, Rename, match_variables
 from .notices import tell_of_mismatches, warn_of_other_numbers
-from .objects import loaded, state_of
+from .objects import load_objects, state_of
 from .others import open_saved
 from .policies import Retention, Schedule, check_numbers
 from .records import CheckpointStatistics, Restored, with_failure, with_written
@@ -194,15 +194,15 @@ class Checkpointer:
         source, noted = user_source(), checked_metrics(metrics)
         if step < 0:
             raise GraphError("a step is no number of updates", wanted="0 or more", got=step, hint="count the updates")
-        self._tell(session)
+        self._register_statistics(session)
         async with self._turns.turn():
             # Open again after each await: `aclose` may have run meanwhile.
             self._check_open()
             await self._until_written()
             self._check_open()
-            contents = await self._contents(session, int(step), noted)
+            contents = await self._capture_contents(session, int(step), noted)
             self._check_open()
-            write = partial(self._write, contents)
+            write = partial(self._write_checkpoint, contents)
             self._statistics = replace(self._statistics, is_writing=True, writing_step=int(step))
             self._writing = saving = Saving(int(step), write, source, contents.nbytes)
         if self._on_save is not None:
@@ -238,7 +238,7 @@ class Checkpointer:
             self._schedule.last = before
             raise
 
-    async def _contents(self, session: Session, step: int, metrics: Mapping[str, float]) -> Contents:
+    async def _capture_contents(self, session: Session, step: int, metrics: Mapping[str, float]) -> Contents:
         """Capture a session; return the contents of its checkpoint, with the session's own arrays."""
         check_names(session.graph, self._only)
         objects = self._objects
@@ -265,13 +265,13 @@ class Checkpointer:
             _LIBRARY,
         )
 
-    def _write(self, contents: Contents, check: Check) -> Path:
+    def _write_checkpoint(self, contents: Contents, check: Check) -> Path:
         """Write a checkpoint, then remove checkpoints by the retention policy; runs in a thread."""
         began = perf_counter()
         try:
             contents.complete()
             size = contents.nbytes
-            path = files.write(self.directory, contents, check, self._checksums)
+            path = files.write_checkpoint(self.directory, contents, check, self._checksums)
         except BaseException as error:
             self._statistics = with_failure(self._statistics, error)
             raise
@@ -300,7 +300,7 @@ class Checkpointer:
 
     def checkpoints(self) -> list[Path]:
         """Return the paths of the directory's checkpoints, oldest first."""
-        return [each.path for each in files.entries(self.directory)]
+        return [each.path for each in files.list_entries(self.directory)]
 
     def latest(self) -> Path | None:
         """Return the path of the newest checkpoint, or None if the directory has no checkpoint."""
@@ -357,12 +357,12 @@ class Checkpointer:
             If `on_mismatch` is another string.
         """
         source = user_source()
-        self._tell(session)
+        self._register_statistics(session)
         check_names(session.graph, self._only)
         try:
-            wanted = self._match(session, partial, rename, cast, on_mismatch)
+            wanted = self._make_matching(session, partial, rename, cast, on_mismatch)
             if path is not None:
-                return await self._restore(session, os.fspath(path), wanted, consistent)
+                return await self._restore_from_file(session, os.fspath(path), wanted, consistent)
             return await self._restore_newest(session, wanted, consistent)
         except CheckpointError as error:
             error.source = source  # raised in a reading thread, without a line of the user
@@ -375,7 +375,9 @@ class Checkpointer:
         skipped: dict[Path, str] = {}
         while (path := await asyncio.to_thread(self._newest_but, skipped)) is not None:
             try:
-                return await self._restore(session, str(path), wanted, consistent, open_checkpoint, skipped.values())
+                return await self._restore_from_file(
+                    session, str(path), wanted, consistent, open_checkpoint, skipped.values()
+                )
             except DamagedFile as error:
                 if not os.path.lexists(path):  # removed by another process, whose retention policy ran
                     continue
@@ -393,10 +395,12 @@ class Checkpointer:
     def _newest_but(self, skipped: Collection[Path]) -> Path | None:
         return next((each for each in reversed(self.checkpoints()) if each not in skipped), None)
 
-    def _match(self, session: Session, partial: bool, rename: Rename, cast: bool, on_mismatch: OnMismatch) -> Matching:
-        return lambda saved: match(session.graph, saved, self._only, rename, partial, cast, on_mismatch)
+    def _make_matching(
+        self, session: Session, partial: bool, rename: Rename, cast: bool, on_mismatch: OnMismatch
+    ) -> Matching:
+        return lambda saved: match_variables(session.graph, saved, self._only, rename, partial, cast, on_mismatch)
 
-    async def _restore(
+    async def _restore_from_file(
         self,
         session: Session,
         path: str,
@@ -411,8 +415,8 @@ class Checkpointer:
             resources = saved.resources if self._only is None else {}
             states = {name: each for name, each in saved.objects.items() if name in self._objects}
             # Read before the session changes: a damaged file must not leave half a restore.
-            resources, states = await asyncio.to_thread(nest.map_structure, _read, (resources, states))
-            async with loaded(self._objects, states, path):
+            resources, states = await asyncio.to_thread(nest.map_structure, _read_leaf, (resources, states))
+            async with load_objects(self._objects, states, path):
                 values = {**resources, CONTAINER: found.values}
                 await session.restore(values, consistent=consistent, seconds=self._wait_seconds)
         if saved.random_state is not None and self._only is None:
@@ -461,7 +465,7 @@ class Checkpointer:
             return
         if abandon:
             saving.cancel()
-        await _ended(saving)
+        await _await_end(saving)
         self._writing = None
         failure = saving.failure()
         if failure is not None and not abandon:
@@ -470,7 +474,7 @@ class Checkpointer:
             finally:
                 del failure  # its traceback refers to this frame
 
-    def _tell(self, session: Session) -> None:
+    def _register_statistics(self, session: Session) -> None:
         """Add this checkpointer's counts to a session's statistics, for the lifetime of the checkpointer."""
         session.include_statistics(CHECKPOINTS, str(self.directory), self)
 
@@ -479,7 +483,7 @@ class Checkpointer:
             raise CheckpointError("this checkpointer was closed", file=self.directory, hint="make a new one")
 
 
-async def _ended(saving: Saving) -> None:
+async def _await_end(saving: Saving) -> None:
     """Wait for the end of a writing thread; a cancelled wait stops the thread, and still waits for its end."""
     cancellation = None
     while not saving.done:
@@ -496,5 +500,5 @@ async def _ended(saving: Saving) -> None:
             del cancellation  # the traceback refers to this frame
 
 
-def _read(leaf: Any) -> Any:
+def _read_leaf(leaf: Any) -> Any:
     return leaf.copy() if isinstance(leaf, UnreadArray) else leaf

@@ -44,19 +44,19 @@ class Entry:
     path: Path
 
 
-def entries(directory: Path) -> list[Entry]:
+def list_entries(directory: Path) -> list[Entry]:
     """Return the checkpoints of a directory, oldest step first; none if the directory does not exist."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise failed("a directory cannot be read", directory, error) from error
+        raise file_error("a directory cannot be read", directory, error) from error
     matches = [(found, name) for name in names if (found := _FINAL.fullmatch(name))]
     return sorted(Entry(int(found[1]), int(found[2] or 0), directory / name) for found, name in matches)
 
 
-def write(directory: Path, contents: Contents, check: Check, checksums: bool = True) -> Path:
+def write_checkpoint(directory: Path, contents: Contents, check: Check, checksums: bool = True) -> Path:
     """Write a checkpoint and return its path; blocks, so call it in a thread.
 
     Parameters
@@ -81,23 +81,23 @@ def write(directory: Path, contents: Contents, check: Check, checksums: bool = T
         with _working_directory(directory) as (path, opened):
             _write_files(path, opened, contents, check, checksums)
             check()
-            final = _renamed(path, directory, contents.step)
+            final = _rename_to_final(path, directory, contents.step)
         # The rename itself is durable only after a sync of the parent directory.
         sync_directory(str(directory))
     except OSError as error:
-        raise failed("a checkpoint cannot be written", directory, error) from error
+        raise file_error("a checkpoint cannot be written", directory, error) from error
     return final
 
 
-def remove(entry: Entry) -> None:
+def remove_checkpoint(entry: Entry) -> None:
     """Remove a checkpoint: rename it, so that it disappears at once, then delete its files."""
-    gone = _hidden(entry.path.parent, _REMOVED)
+    gone = _make_hidden_path(entry.path.parent, _REMOVED)
     try:
         entry.path.rename(gone)
     except FileNotFoundError:  # removed by another process
         return
     except OSError as error:
-        raise failed("an old checkpoint cannot be removed", entry.path, error) from error
+        raise file_error("an old checkpoint cannot be removed", entry.path, error) from error
     shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -125,7 +125,7 @@ def _remove_unlocked(path: Path) -> None:
         os.close(opened)
 
 
-def _hidden(directory: Path, prefix: str) -> Path:
+def _make_hidden_path(directory: Path, prefix: str) -> Path:
     """Return a path that does not exist, by 64 random bits."""
     return directory / (prefix + secrets.token_hex(8))
 
@@ -135,8 +135,8 @@ def _working_directory(directory: Path) -> Iterator[tuple[Path, int]]:
     """Make and lock a directory for the block; unless renamed there, the directory is removed with its files."""
     opened = None
     while opened is None:
-        path = _hidden(directory, _WRITING)
-        opened = _made(path)
+        path = _make_hidden_path(directory, _WRITING)
+        opened = _make_locked_directory(path)
     try:
         yield path, opened
     finally:
@@ -144,7 +144,7 @@ def _working_directory(directory: Path) -> Iterator[tuple[Path, int]]:
         os.close(opened)
 
 
-def _made(path: Path) -> int | None:
+def _make_locked_directory(path: Path) -> int | None:
     """Make, open and lock a directory; None if another process removed it as a leftover before the lock."""
     path.mkdir()
     try:
@@ -193,9 +193,9 @@ def _taken_out(tensors: list[tuple[str, object]]) -> Iterator[tuple[str, object]
         yield tensors.pop()
 
 
-def _renamed(path: Path, directory: Path, step: int) -> Path:
+def _rename_to_final(path: Path, directory: Path, step: int) -> Path:
     """Rename a checkpoint to its final, unused name; return the new path."""
-    taken = [each.attempt for each in entries(directory) if each.step == step]
+    taken = [each.attempt for each in list_entries(directory) if each.step == step]
     attempt = max(taken) + 1 if taken else 0
     while True:
         final = directory / (f"checkpoint-{step:010d}" + (f".{attempt}" if attempt else ""))
@@ -220,7 +220,7 @@ _HINTS = {
 }
 
 
-def failed(what: str, path: object, error: OSError) -> CheckpointError:
+def file_error(what: str, path: object, error: OSError) -> CheckpointError:
     """Return the CheckpointError about a failed operation on a file or directory."""
     reason = error.strerror or str(error)
     hint = _HINTS.get(error.errno or 0, "look for the directory and its permissions")

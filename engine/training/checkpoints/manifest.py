@@ -21,7 +21,7 @@ from ...base.safetensors import DamagedFile, StoredTensor, TensorFile, open_regu
 from ...ops.state.variables import CONTAINER
 from .saved import Saved
 from .slices import Slice
-from .structures import Later, decode, encode
+from .structures import Later, decode_structure, encode_structure
 
 NAME = "manifest.json"
 _FORMAT, _VERSION = "tagloom checkpoint", 1
@@ -116,27 +116,31 @@ def contents_of(
     places = iter(devices)
     found: dict[str, Any] = {}
     for container, resources in values.items():
-        found[container] = {name: _encoded(made, container, name, state, places) for name, state in resources.items()}
+        found[container] = {
+            name: _encode_resource(made, container, name, state, places) for name, state in resources.items()
+        }
     made.manifest["resources"] = found
     own = iter(lambda: "host", None)
-    made.manifest["objects"] = {name: _encoded(made, "objects", name, state, own) for name, state in objects.items()}
+    made.manifest["objects"] = {
+        name: _encode_resource(made, "objects", name, state, own) for name, state in objects.items()
+    }
     there = found.get(CONTAINER, {})
     made.manifest["slices"] = {name: _slice_to_json(each) for name, each in slices.items() if name in there}
     made.manifest["aliases"] = {name: each for name, each in aliases.items() if name in there}
     return made
 
 
-def _encoded(made: Contents, container: str, name: str, state: Any, places: Any) -> Any:
+def _encode_resource(made: Contents, container: str, name: str, state: Any, places: Any) -> Any:
     """Return JSON for the state of a resource; its arrays are added to the files of their devices."""
     # `encode` passes arrays without their positions: match them by identity, valid while `state` keeps them alive.
     homes = {id(leaf): next(places) for leaf in nest.flatten(state)}
     wanted = name if container == CONTAINER else f"{container}/{name}"
 
-    def add(array: Any) -> str:
+    def add_to_device_file(array: Any) -> str:
         home = homes.get(id(array), "host")
         return made.add(home.replace("/", "").replace(":", "-") + ".safetensors", wanted, array)
 
-    return encode(state, add, wanted, made._later)
+    return encode_structure(state, add_to_device_file, wanted, made._later)
 
 
 def _slice_to_json(each: Slice) -> dict[str, Any]:
@@ -162,18 +166,20 @@ def read_manifest(directory: str, verify: bool = True) -> dict[str, Any]:
             os.close(opened)
         with open(file, "rb") as readable:
             if os.fstat(file).st_size > _LARGEST:
-                raise _damaged(path, f"its manifest has more than {_LARGEST} bytes")
+                raise _damaged_checkpoint(path, f"its manifest has more than {_LARGEST} bytes")
             text = readable.read(_LARGEST + 1)
     except OSError as error:
-        raise _damaged(path, f"its manifest cannot be read: {error.strerror}") from error
+        raise _damaged_checkpoint(path, f"its manifest cannot be read: {error.strerror}") from error
     found = parse_object(text, path)
     wanted = found.pop(_CHECKSUM, None)
     if verify and wanted is not None and wanted != (got := _checksum_of(found)):
-        raise _damaged(path, "its manifest has another checksum than when it was saved", wanted, got)
+        raise _damaged_checkpoint(path, "its manifest has another checksum than when it was saved", wanted, got)
     if found.get("format") not in _FORMATS or not isinstance(found.get("version"), int):
-        raise _damaged(path, "this is no manifest", _FORMAT, found.get("format"))
+        raise _damaged_checkpoint(path, "this is no manifest", _FORMAT, found.get("format"))
     if found["version"] > _VERSION:
-        raise _damaged(path, "it was written by a newer version", f"at most version {_VERSION}", found["version"])
+        raise _damaged_checkpoint(
+            path, "it was written by a newer version", f"at most version {_VERSION}", found["version"]
+        )
     return found
 
 
@@ -197,32 +203,35 @@ def open_checkpoint(directory: str, verify: bool = True) -> Saved:
     path = os.path.join(directory, NAME)
     with ExitStack() as opened:
         try:
-            sums = _checksums(manifest) if verify else {}
-            arrays = _open_arrays(directory, path, _typed(manifest, "tensors", dict), sums, opened)
+            sums = _parse_checksums(manifest) if verify else {}
+            arrays = _open_arrays(directory, path, _get_typed(manifest, "tensors", dict), sums, opened)
             get, scalar = arrays.__getitem__, lambda name: arrays[name].copy()[()]
             resources = {
-                container: {name: decode(state, get, scalar) for name, state in states.items()}
-                for container, states in _typed(manifest, "resources", dict).items()
+                container: {name: decode_structure(state, get, scalar) for name, state in states.items()}
+                for container, states in _get_typed(manifest, "resources", dict).items()
             }
-            objects = {name: decode(each, get, scalar) for name, each in _typed(manifest, "objects", dict).items()}
+            objects = {
+                name: decode_structure(each, get, scalar)
+                for name, each in _get_typed(manifest, "objects", dict).items()
+            }
             variables = resources.pop(CONTAINER, {})
-            slices = _slices(_typed(manifest, "slices", dict), variables)
-            aliases = {name: str(each) for name, each in _typed(manifest, "aliases", dict).items()}
-            saved = Saved(directory, variables, slices, aliases, resources, objects, **_figures(manifest))
+            slices = _parse_slices(_get_typed(manifest, "slices", dict), variables)
+            aliases = {name: str(each) for name, each in _get_typed(manifest, "aliases", dict).items()}
+            saved = Saved(directory, variables, slices, aliases, resources, objects, **_parse_figures(manifest))
         # A damaged or forged manifest can have any structure: all errors of its decoding mean damage.
         except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise _damaged(path, f"its manifest does not fit together: {error!r}") from error
+            raise _damaged_checkpoint(path, f"its manifest does not fit together: {error!r}") from error
         saved.close = opened.pop_all().close  # the files stay open until `saved` is closed
     return saved
 
 
-def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return step, metrics, random state and NumPy version of a manifest, as arguments of `Saved`."""
     state = manifest["random_state"]
     if state is not None:
         seed, step = state
         state = int(seed), int(step)
-    metrics = {str(name): float(value) for name, value in _typed(manifest, "metrics", dict).items()}
+    metrics = {str(name): float(value) for name, value in _get_typed(manifest, "metrics", dict).items()}
     numpy = manifest.get("numpy")
     return {
         "step": int(manifest["step"]),
@@ -232,7 +241,7 @@ def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _checksums(manifest: Mapping[str, Any]) -> dict[str, dict[str, list[int]]]:
+def _parse_checksums(manifest: Mapping[str, Any]) -> dict[str, dict[str, list[int]]]:
     """Return the checksums of arrays by file and name; empty for a checkpoint without checksums."""
     return {
         str(file): {str(name): [int(each) for each in sums] for name, sums in arrays.items()}
@@ -240,7 +249,7 @@ def _checksums(manifest: Mapping[str, Any]) -> dict[str, dict[str, list[int]]]:
     }
 
 
-def _typed(manifest: Mapping[str, Any], key: str, kind: type) -> Any:
+def _get_typed(manifest: Mapping[str, Any], key: str, kind: type) -> Any:
     value = manifest[key]
     if not isinstance(value, kind):
         raise ValueError(f"{key} is no {kind.__name__}")
@@ -258,13 +267,13 @@ def _open_arrays(
     try:
         at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise _damaged(path, f"its directory cannot be read: {error.strerror}") from error
+        raise _damaged_checkpoint(path, f"its directory cannot be read: {error.strerror}") from error
     try:
         # A manifest from elsewhere is not trusted: a name such as "../x" must not open a file of another directory.
         names = {entry["file"] for entry in entries.values()}
         for name in names:
             if not isinstance(name, str) or name in ("", ".", "..") or os.path.basename(name) != name or "\0" in name:
-                raise _damaged(path, "it names a file that is not in its directory", "a plain name", name)
+                raise _damaged_checkpoint(path, "it names a file that is not in its directory", "a plain name", name)
         files = {name: opened.enter_context(TensorFile(os.path.join(directory, name), at)) for name in sorted(names)}
     finally:
         os.close(at)
@@ -277,12 +286,14 @@ def _open_arrays(
         wanted = f"{entry['dtype']}{entry['shape']}"
         got = None if array is None else f"{as_dtype(array.dtype)}{list(array.shape)}"
         if array is None or got != wanted:
-            raise _damaged(file.path, "an array differs from its entry in the manifest", wanted, got or "nothing", name)
+            raise _damaged_checkpoint(
+                file.path, "an array differs from its entry in the manifest", wanted, got or "nothing", name
+            )
         found[name] = array
     return found
 
 
-def _slices(entries: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, Slice]:
+def _parse_slices(entries: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, Slice]:
     """Return the slices of a manifest, each checked against its whole and its array."""
     for name, array in variables.items():
         if not isinstance(array, UnreadArray):
@@ -299,7 +310,9 @@ def _slices(entries: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def _damaged(path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None) -> DamagedFile:
+def _damaged_checkpoint(
+    path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None
+) -> DamagedFile:
     """Return the error about a damaged checkpoint."""
     return DamagedFile(
         f"a checkpoint is damaged: {why}",

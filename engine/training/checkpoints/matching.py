@@ -16,7 +16,7 @@ from ...base.shapes import Shape
 from ...frontend.variables import Variable
 from ...ir.graph import Graph
 from .records import Mismatch
-from .saved import Saved, described
+from .saved import Saved, describe_array
 from .slices import Assembled, Slice, aliases_of, slices_of, wholes_of
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None] | None
@@ -56,7 +56,7 @@ class _Mismatching:
     Parameters
     ----------
     on_mismatch : {'error', 'skip'}, collection of str or None
-        As for `match`.
+        As for `match_variables`.
     partial : bool
     """
 
@@ -76,7 +76,7 @@ class _Mismatching:
         else:
             self._names, self._all = tuple(on_mismatch), False
 
-    def skips(self, name: str) -> bool:
+    def may_keep_value(self, name: str) -> bool:
         """Return True if a variable, or one of its slots, may keep its value."""
         scopes = [each.removesuffix("/") for each in self._names]
         return self._all or any(name == each or name.startswith(each + "/") for each in scopes)
@@ -101,7 +101,7 @@ class _Cast(UnreadArray):
             return self._source.copy().astype(self.dtype)
 
 
-def match(
+def match_variables(
     graph: Graph,
     saved: Saved,
     only: Collection[str] | None = None,
@@ -138,10 +138,10 @@ def match(
     """
     mismatching = _Mismatching(on_mismatch, partial)
     _check_renamed(saved, rename)
-    names = {old: new for old in saved.variables if (new := _renamed(old, rename)) is not None}
+    names = {old: new for old in saved.variables if (new := _apply_rename(old, rename)) is not None}
     arrays = _by_new_name(saved, names)
     slices = {names[old]: _renamed_slice(each, rename) for old, each in saved.slices.items() if old in names}
-    aliases = {_renamed(each, rename) or each: names[old] for old, each in saved.aliases.items() if old in names}
+    aliases = {_apply_rename(each, rename) or each: names[old] for old, each in saved.aliases.items() if old in names}
     own, called = slices_of(graph), aliases_of(graph)
     finder = _Finder(arrays, slices, aliases)
     found = Matched()
@@ -150,10 +150,10 @@ def match(
         array = finder.find(variable.name, piece, called.get(variable.name))
         try:
             if array is not None:
-                found.values[variable.name] = _fitting(saved.path, variable, array, cast, found.cast)
+                found.values[variable.name] = _require_fitting(saved.path, variable, array, cast, found.cast)
             else:
                 whole = finder.whole_of_other_size(variable, piece)
-                _note_missing(found, variable, whole if mismatching.skips(variable.name) else None)
+                _note_missing(found, variable, whole if mismatching.may_keep_value(variable.name) else None)
         except _Unfitting as unfitting:
             _note_mismatch(found, variable, unfitting.error, mismatching)
     _leave_out_slots(graph, found)
@@ -180,7 +180,7 @@ def _note_missing(found: Matched, variable: Variable, whole: str | None) -> None
 
 def _note_mismatch(found: Matched, variable: Variable, error: CheckpointError, mismatching: _Mismatching) -> None:
     """Record a variable whose array does not fit; raise the error unless the variable may keep its value."""
-    if not mismatching.skips(variable.name):
+    if not mismatching.may_keep_value(variable.name):
         raise error from None
     found.mismatched.append(Mismatch(variable.name, str(error.wanted), str(error.got)))
 
@@ -232,7 +232,7 @@ def _scopes_around(name: str) -> Iterator[str]:
         yield name
 
 
-def _renamed(name: str, rename: Rename) -> str | None:
+def _apply_rename(name: str, rename: Rename) -> str | None:
     """Return the new name of a saved array, None if excluded; an exact key precedes prefixes."""
     if rename is None:
         return name
@@ -263,7 +263,7 @@ def _check_renamed(saved: Saved, rename: Rename) -> None:
 
 
 def _renamed_slice(each: Slice, rename: Rename) -> Slice:
-    return each._replace(of=_renamed(each.of, rename) or each.of)
+    return each._replace(of=_apply_rename(each.of, rename) or each.of)
 
 
 def _by_new_name(saved: Saved, names: Mapping[str, str]) -> dict[str, UnreadArray]:
@@ -304,11 +304,11 @@ class _Finder:
             if each in self._arrays and self._slices.get(each) == piece:
                 self.used.add(each)
                 return self._arrays[each]
-        return self._assembled(name, piece)
+        return self._assemble(name, piece)
 
-    def _assembled(self, name: str, piece: Slice | None) -> UnreadArray | None:
+    def _assemble(self, name: str, piece: Slice | None) -> UnreadArray | None:
         """Return a slice or whole assembled from saved slices or a saved whole; None if they do not suffice."""
-        parts = self._parts(name if piece is None else piece.of)
+        parts = self._saved_parts(name if piece is None else piece.of)
         sources = [(self._slice(each, piece), self._arrays[each]) for each in parts]
         if len({array.dtype for _, array in sources}) != 1:  # no source, or shards of different checkpoints' dtypes
             return None
@@ -320,7 +320,7 @@ class _Finder:
 
     def whole_of_other_size(self, variable: Variable, piece: Slice | None) -> str | None:
         """Return dtype and shape of the saved whole, if they differ from the shape of the variable's whole."""
-        parts = self._parts(variable.name if piece is None else piece.of)
+        parts = self._saved_parts(variable.name if piece is None else piece.of)
         if not parts:
             return None
         whole = self._slice(parts[0], piece)
@@ -328,10 +328,10 @@ class _Finder:
         if wanted.includes(Shape(whole.shape)):
             return None  # of the right shape, but saved incompletely
         self.used.update(parts)
-        dtype = described(self._arrays[parts[0]]).partition("[")[0]
+        dtype = describe_array(self._arrays[parts[0]]).partition("[")[0]
         return f"{dtype}{Shape(whole.shape)} in {len(parts)} parts"
 
-    def _parts(self, whole: str) -> list[str]:
+    def _saved_parts(self, whole: str) -> list[str]:
         return self._wholes.get(whole) or ([whole] if whole in self._arrays else [])
 
     def _slice(self, name: str, piece: Slice | None) -> Slice:
@@ -346,9 +346,9 @@ def _all_of(each: Slice) -> Slice:
     return each._replace(rows=range(each.shape[each.axis]))
 
 
-def _fitting(path: str, variable: Variable, array: UnreadArray, cast: bool, noted: list[str]) -> UnreadArray:
+def _require_fitting(path: str, variable: Variable, array: UnreadArray, cast: bool, noted: list[str]) -> UnreadArray:
     """Return an array that fits a variable; raise CheckpointError if a cast would fit, else _Unfitting."""
-    wanted, got = f"{variable.dtype}{variable.shape}", described(array)
+    wanted, got = f"{variable.dtype}{variable.shape}", describe_array(array)
     name = variable.name
     if not variable.shape.includes(Shape(array.shape)):
         raise _Unfitting(
@@ -406,12 +406,12 @@ def _require_all(path: str, found: Matched) -> None:
             "a checkpoint does not have exactly the variables of the graph",
             file=path,
             variable=(found.missing or found.unused)[0],
-            wanted=f"in the checkpoint too: {_listed(found.missing)}" if found.missing else None,
-            got=f"of no use in the graph: {_listed(found.unused)}" if found.unused else None,
+            wanted=f"in the checkpoint too: {_join_names(found.missing)}" if found.missing else None,
+            got=f"of no use in the graph: {_join_names(found.unused)}" if found.unused else None,
             hint="restore what there is with partial=True, or map differing names by rename=",
         )
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -27,7 +27,7 @@ def state_of(value: Any) -> Any:
 
 
 @asynccontextmanager
-async def loaded(objects: Mapping[str, Any], states: Mapping[str, Any], path: str) -> AsyncIterator[None]:
+async def load_objects(objects: Mapping[str, Any], states: Mapping[str, Any], path: str) -> AsyncIterator[None]:
     """Load the states of objects; if a load or the block fails, restore the previous states.
 
     Raises
@@ -40,7 +40,7 @@ async def loaded(objects: Mapping[str, Any], states: Mapping[str, Any], path: st
         for name, state in states.items():
             before[name] = _state_of(name, objects[name])
             try:
-                await _load(objects[name], state)
+                await _load_state(objects[name], state)
             except Exception as error:
                 raise CheckpointError(
                     f"a saved state does not fit its object: {error!r}",
@@ -68,12 +68,12 @@ def _state_of(name: str, value: Any) -> Any:
 
 async def _give_back(name: str, value: Any, state: Any) -> None:
     try:
-        await _load(value, state)
+        await _load_state(value, state)
     except Exception:
         _logger.warning("object '%s' may not have what it had before a restore that failed", name, exc_info=True)
 
 
-async def _load(value: Any, state: Any) -> None:
+async def _load_state(value: Any, state: Any) -> None:
     loading = value.load_state_dict(state)
     if asyncio.iscoroutine(loading):
         await loading

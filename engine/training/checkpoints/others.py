@@ -77,7 +77,7 @@ class _Member(UnreadArray):
         return np.ascontiguousarray(text).astype(self.dtype, copy=False).reshape(self.shape)
 
 
-def _member(archive: zipfile.ZipFile, path: str, member: zipfile.ZipInfo) -> UnreadArray:
+def _open_member(archive: zipfile.ZipFile, path: str, member: zipfile.ZipInfo) -> UnreadArray:
     """Return an array of an archive; pickled Python objects are refused when read, for safety."""
     with archive.open(member) as file:
         shape, dtype = read_header(file)
@@ -94,7 +94,7 @@ def _open_npz(path: str) -> Saved:
         raise _damaged_npz(path, error) from error
     try:
         members = [each for each in archive.infolist() if each.filename.endswith(".npy")]
-        arrays = {each.filename.removesuffix(".npy"): _member(archive, path, each) for each in members}
+        arrays = {each.filename.removesuffix(".npy"): _open_member(archive, path, each) for each in members}
     except UNREADABLE as error:
         archive.close()
         raise _damaged_npz(path, error) from error
@@ -162,10 +162,10 @@ def _open_bundle(path: str) -> Saved:
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     # TensorFlow 2 also saves a description of its objects under this name, which is no variable.
     names = [name for name in shapes if name != "_CHECKPOINTABLE_OBJECT_GRAPH"]
-    return Saved(path, {name: _bundled(reader, path, name, shapes[name], dtypes[name]) for name in names})
+    return Saved(path, {name: _open_bundle_tensor(reader, path, name, shapes[name], dtypes[name]) for name in names})
 
 
-def _bundled(reader: Any, path: str, name: str, shape: list[int], dtype: Any) -> UnreadArray:
+def _open_bundle_tensor(reader: Any, path: str, name: str, shape: list[int], dtype: Any) -> UnreadArray:
     """Return a tensor of a checkpoint; dtypes that NumPy lacks, such as resource, are refused when read."""
     try:
         return _BundleTensor(reader, path, name, shape, dtype)

@@ -10,7 +10,7 @@ from time import monotonic
 import numpy as np
 
 from ...base.errors import CheckpointError, GraphError
-from .directory import Entry, entries, remove
+from .directory import Entry, list_entries, remove_checkpoint
 from .manifest import read_manifest
 
 
@@ -89,25 +89,25 @@ class Retention:
 
     def apply(self, directory: Path) -> None:
         """Remove the other checkpoints, and always the earlier checkpoints of a step that was saved again."""
-        there = entries(directory)
+        there = list_entries(directory)
         # Sorted by step and attempt, so the latest attempt of each step remains.
         newest = list({each.step: each for each in there}.values())
         kept = newest if self._keep is None else [*newest[-self._keep :], *self._best_of(newest)]
         for each in there:
             # The newest checkpoint is in `kept` whatever its metric.
             if each not in kept:
-                remove(each)
+                remove_checkpoint(each)
 
     def _best_of(self, there: Iterable[Entry]) -> list[Entry]:
         if self._best is None:
             return []
         metric, count, mode = self._best
-        self._known = {each: self._known[each] if each in self._known else _metric(each, metric) for each in there}
+        self._known = {each: self._known[each] if each in self._known else _read_metric(each, metric) for each in there}
         values = {each: value for each, value in self._known.items() if value is not None}
         return sorted(values, key=values.__getitem__, reverse=mode == "max")[:count]
 
 
-def _metric(entry: Entry, name: str) -> float | None:
+def _read_metric(entry: Entry, name: str) -> float | None:
     """Return a metric of a checkpoint; None if the checkpoint is damaged or the metric missing or NaN."""
     try:
         value = float(read_manifest(str(entry.path))["metrics"][name])

@@ -15,7 +15,7 @@ from ...base.errors import CheckpointError, DtypeError
 from .slices import Slice
 
 
-def _nothing() -> None:
+def _close_nothing() -> None:
     """Close nothing."""
 
 
@@ -55,7 +55,7 @@ class Saved:
     metrics: Mapping[str, float] = field(default_factory=dict)
     random_state: tuple[int, int] | None = None
     numpy: str | None = None
-    close: Callable[[], object] = _nothing
+    close: Callable[[], object] = _close_nothing
 
     def __enter__(self) -> Saved:
         return self
@@ -85,7 +85,7 @@ class RefusedArray(UnreadArray):
         raise refuse_dtype(self._path, self._name, self.dtype_name)
 
 
-def described(array: UnreadArray) -> str:
+def describe_array(array: UnreadArray) -> str:
     """Return dtype and shape of an array in words: "float32[2,3]"."""
     try:
         name = str(as_dtype(array.dtype))

@@ -75,7 +75,7 @@ class Saving:
         self._ended: Future[Path] = Future()
         self._told = False  # True once a caller has received the path or the error
         # Not a daemon: the interpreter waits at exit for the thread, so that the checkpoint is completed.
-        self._thread = threading.Thread(target=self._run, args=[write], name=f"tagloom-checkpoint-{step}")
+        self._thread = threading.Thread(target=self._run_writing, args=[write], name=f"tagloom-checkpoint-{step}")
         self._thread.start()
         strand_in_children(self)
 
@@ -114,7 +114,7 @@ class Saving:
         function : callable
             Errors raised by the function are logged.
         """
-        self._ended.add_done_callback(lambda _: _called(function, self))
+        self._ended.add_done_callback(lambda _: _call_and_log_errors(function, self))
 
     def cancel(self) -> bool:
         """Stop the writing and remove the unfinished checkpoint; return False if ended. Await the Saving to be sure."""
@@ -122,9 +122,9 @@ class Saving:
         return not self.done
 
     def __await__(self) -> Generator[object, None, Path]:
-        return self._wait().__await__()
+        return self._await_path().__await__()
 
-    async def _wait(self) -> Path:
+    async def _await_path(self) -> Path:
         await self.wait_until_ended()
         self._told = True
         return self._ended.result()
@@ -174,11 +174,11 @@ class Saving:
         self._told = True
         return self._ended.exception()
 
-    def _run(self, write: Callable[[Check], Path]) -> None:
+    def _run_writing(self, write: Callable[[Check], Path]) -> None:
         """Run the writing in the thread; set the result or the error."""
         began = perf_counter()
         try:
-            path = write(self._check)
+            path = write(self._raise_if_cancelled)
         except BaseException as error:
             if isinstance(error, CheckpointError):
                 error.source = self._source  # the thread has no line of the user
@@ -190,7 +190,7 @@ class Saving:
             self.seconds = perf_counter() - began
             self._ended.set_result(path)
 
-    def _check(self) -> None:
+    def _raise_if_cancelled(self) -> None:
         if self._stop.is_set():
             raise CheckpointError(
                 f"the writing of the checkpoint of step {self.step} was cancelled",
@@ -202,7 +202,7 @@ class Saving:
         return f"<Saving of step {self.step}, {state}>"
 
 
-def _called(function: Callable[[Saving], object], saving: Saving) -> None:
+def _call_and_log_errors(function: Callable[[Saving], object], saving: Saving) -> None:
     try:
         function(saving)
     except Exception:
@@ -214,8 +214,8 @@ def _without_result(future: Future[Path]) -> Future[None]:
     done: Future[None] = Future()
     done.set_running_or_notify_cancel()  # a running future cannot be cancelled by `wrap_future`
 
-    def tell(_: Future[Path]) -> None:
+    def set_done(_: Future[Path]) -> None:
         done.set_result(None)
 
-    future.add_done_callback(tell)
+    future.add_done_callback(set_done)
     return done

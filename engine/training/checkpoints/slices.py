@@ -115,38 +115,41 @@ class Assembled(UnreadArray):
         for source, _ in self._sources:
             if source.axis != axis or source.shape != self._wanted.shape:
                 return False
-            there[_places(common(needed, source.rows), needed)] = True
+            there[_locate_rows(intersect_ranges(needed, source.rows), needed)] = True
         return bool(there.all())
 
     def copy(self) -> Array:
         """Read the sources one by one, to bound the memory, and copy the wanted rows of each."""
         out = np.empty(self.shape, self.dtype)
         for source, array in self._sources:
-            into, taken = self._indices(source)
+            into, taken = self._matching_indices(source)
             if 0 not in out[into].shape:
                 out[into] = array.copy()[taken]
         return out
 
-    def _indices(self, source: Slice) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    def _matching_indices(self, source: Slice) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Return the target index and the source index of the rows taken from a source."""
         into = [slice(None)] * len(self.shape)
         taken = [slice(None)] * len(self.shape)
         if source.axis == self._wanted.axis:
-            both = common(self._wanted.rows, source.rows)
-            into[source.axis], taken[source.axis] = _places(both, self._wanted.rows), _places(both, source.rows)
+            both = intersect_ranges(self._wanted.rows, source.rows)
+            into[source.axis], taken[source.axis] = (
+                _locate_rows(both, self._wanted.rows),
+                _locate_rows(both, source.rows),
+            )
         else:  # cut along another axis: the source has a part of each wanted row
-            into[source.axis] = _places(source.rows, range(source.shape[source.axis]))
-            taken[self._wanted.axis] = _places(self._wanted.rows, range(source.shape[self._wanted.axis]))
+            into[source.axis] = _locate_rows(source.rows, range(source.shape[source.axis]))
+            taken[self._wanted.axis] = _locate_rows(self._wanted.rows, range(source.shape[self._wanted.axis]))
         return tuple(into), tuple(taken)
 
 
-def common(a: range, b: range) -> range:
+def intersect_ranges(a: range, b: range) -> range:
     """Return the intersection of two ranges with positive steps, as a range.
 
     Examples
     --------
-    >>> from tagloom.training.checkpoints.slices import common
-    >>> common(range(1, 20, 2), range(0, 20, 3)), len(common(range(0, 9, 2), range(1, 9, 2)))
+    >>> from tagloom.training.checkpoints.slices import intersect_ranges
+    >>> intersect_ranges(range(1, 20, 2), range(0, 20, 3)), len(intersect_ranges(range(0, 9, 2), range(1, 9, 2)))
     (range(3, 20, 6), 0)
     """
     begin = max(0, -((a.start - b.start) // a.step))  # index of the first number of `a` not below `b.start`
@@ -155,7 +158,7 @@ def common(a: range, b: range) -> range:
     return range(0) if first is None else range(first, min(a.stop, b.stop), lcm(a.step, b.step))
 
 
-def _places(rows: range, among: range) -> slice:
+def _locate_rows(rows: range, among: range) -> slice:
     """Return the positions of `rows` in `among`, which contains them, as a slice."""
     if not rows:
         return slice(0, 0)

@@ -19,7 +19,7 @@ Later = list[Callable[[], None]]
 _PLAIN = (bool, int, str, type(None))
 
 
-def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, later: Later) -> Any:
+def encode_structure(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, later: Later) -> Any:
     """Return JSON for a structure of tuples, lists, dicts and registered containers.
 
     Parameters
@@ -48,7 +48,7 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, la
         return {"array" if isinstance(value, np.ndarray) else "scalar": add(np.asarray(value))}
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
-    encoded = partial(encode, add=add, what=what, later=later)
+    encoded = partial(encode_structure, add=add, what=what, later=later)
     if isinstance(value, Deferred):
         place: dict[str, Any] = {}
         # Filled in by the writing thread, so that a large pipeline does not stop training.
@@ -66,14 +66,14 @@ def _encode_container(value: Any, encoded: Callable[[Any], Any], what: str) -> A
     if isinstance(value, (tuple, list)) and not _is_named(value):
         parts = list(map(encoded, value))
         return {"tuple": parts} if isinstance(value, tuple) else parts
-    raise _refused(value, what)
+    raise _unsupported_value_error(value, what)
 
 
 def _is_named(value: Any) -> bool:
     return hasattr(value, "_fields")
 
 
-def _refused(value: Any, what: str) -> CheckpointError:
+def _unsupported_value_error(value: Any, what: str) -> CheckpointError:
     """Return the error about a value that no checkpoint can contain, with a hint for its type."""
     hint = "let its snapshot() or state_dict() give what it is made of"
     if _is_named(value):
@@ -87,8 +87,8 @@ def _refused(value: Any, what: str) -> CheckpointError:
     )
 
 
-def decode(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
-    """Return the structure of JSON made by `encode`.
+def decode_structure(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
+    """Return the structure of JSON made by `encode_structure`.
 
     Parameters
     ----------
@@ -100,9 +100,9 @@ def decode(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) 
     Raises
     ------
     ValueError, KeyError
-        If `found` is not made by `encode`, or has a container of an unregistered class.
+        If `found` is not made by `encode_structure`, or has a container of an unregistered class.
     """
-    decoded = partial(decode, get=get, scalar=scalar)
+    decoded = partial(decode_structure, get=get, scalar=scalar)
     if isinstance(found, list):
         return list(map(decoded, found))
     if not isinstance(found, dict):
@@ -111,18 +111,18 @@ def decode(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) 
         raise ValueError(f"an object with {len(found)} keys")
     ((kind, inner),) = found.items()
     if not isinstance(inner, list):
-        return _leaf(kind, inner, get, scalar)
+        return _decode_leaf(kind, inner, get, scalar)
     if kind == "tuple":
         return tuple(map(decoded, inner))
     if kind == "dict":
-        return {_key(decoded(key)): decoded(each) for key, each in inner}
+        return {_require_hashable(decoded(key)): decoded(each) for key, each in inner}
     if kind == "registered":
         name, metadata, parts = inner
         return find_registered(str(name))(decoded(metadata), list(map(decoded, parts)))
     raise ValueError(f"a list of kind {kind!r}")
 
 
-def _leaf(kind: str, inner: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
+def _decode_leaf(kind: str, inner: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
     """Return the leaf of a JSON object with one key; raise ValueError for unknown kinds."""
     if kind not in ("array", "scalar", "bytes", "float") or not isinstance(inner, str):
         raise ValueError(f"an object of kind {kind!r}")
@@ -136,7 +136,7 @@ def _leaf(kind: str, inner: Any, get: Callable[[str], Any], scalar: Callable[[st
     return get(inner) if kind == "array" else scalar(inner)
 
 
-def _key(key: Any) -> Any:
+def _require_hashable(key: Any) -> Any:
     try:
         hash(key)
     except TypeError as error:

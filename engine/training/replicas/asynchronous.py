@@ -67,13 +67,13 @@ class AsyncReplicas(Replicas):
     ) -> None:
         super().__init__(optimizer, replicas, global_step, name)
 
-    def _complete(self) -> None:
+    def _build_shared_operations(self) -> None:
         """Do nothing: each replica has an update of its own."""
 
-    def _group(self, group: Runners, options: Options) -> ReplicaGroup:
+    def _make_group(self, group: Runners, options: Options) -> ReplicaGroup:
         return AsyncGroup(self.name, self.replicas, group, options)
 
-    def _replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
+    def _build_replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
         """Build a replica whose step ends with its own update of the variables."""
         with name_scope(f"{self.name}_{number}"):
             local = placeholder_with_default(cast(self.global_step.value(), dtypes.int64), [], name="local_step")
@@ -96,12 +96,12 @@ class AsyncGroup(ReplicaGroup):
         # Nothing to wait for: there is no common update that must be ready first.
         self._ready.set()
 
-    async def _step(self, replica: Replica, fetches: Any, feeds: Any) -> Any:
+    async def _run_step(self, replica: Replica, fetches: Any, feeds: Any) -> Any:
         """Run one step, counted against the limit from its beginning, then call `on_update`."""
         # Counted before the step: replicas that begin steps concurrently must not exceed the limit together.
         self._begun += 1
         try:
-            values = await super()._step(replica, fetches, feeds)
+            values = await super()._run_step(replica, fetches, feeds)
         except BaseException:
             self._begun -= 1
             raise
@@ -109,18 +109,18 @@ class AsyncGroup(ReplicaGroup):
             await finished(self._options.on_update(self.step))
         return values
 
-    def _note(self, number: int, counted: bool, step: int, staleness: int) -> None:
-        super()._note(number, counted, step, staleness)
+    def _record_step(self, number: int, counted: bool, step: int, staleness: int) -> None:
+        super()._record_step(number, counted, step, staleness)
         self._records[number].counted += 1
         self._note_update(max(self.step, step))
 
     def _is_enough(self) -> bool:
         return self._options.steps is not None and self._begun >= self._options.steps
 
-    def _labelled(self, replica: Replica) -> dict[Any, Any]:
+    def _extra_feeds(self, replica: Replica) -> dict[Any, Any]:
         return {}  # the graph reads the global step itself
 
-    def _minimum(self) -> int:
+    def _minimum_replicas(self) -> int:
         return 1 if self._options.minimum is None else self._options.minimum
 
     async def _go_on_without(self, number: int) -> None:

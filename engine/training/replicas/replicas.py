@@ -92,10 +92,10 @@ class Replicas(ABC):
                 wanted="a loss that depends on a variable",
                 hint="look for stop_gradient or an integer cast",
             )
-        replica = self._replica(len(self.replicas), pairs)
+        replica = self._build_replica(len(self.replicas), pairs)
         self.replicas = (*self.replicas, replica)
         if len(self.replicas) == self._count:
-            self._complete()
+            self._build_shared_operations()
         return replica
 
     def start(
@@ -146,24 +146,24 @@ class Replicas(ABC):
             If a replica is missing, or an option does not fit.
         """
         if len(self.replicas) < self._count:
-            raise self._incomplete()
+            raise self._missing_replicas_error()
         options = Options(steps, feeds, fetches, on_step, on_update, restarts, backoff, longest_backoff, minimum)
         options.check(self._count)
-        return self._group(group, options).begin()
+        return self._make_group(group, options).begin()
 
     @abstractmethod
-    def _replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
+    def _build_replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
         """Build a replica."""
 
     @abstractmethod
-    def _complete(self) -> None:
+    def _build_shared_operations(self) -> None:
         """Build the operations that follow all replicas; called after the last replica is built."""
 
     @abstractmethod
-    def _group(self, group: Runners, options: Options) -> ReplicaGroup:
+    def _make_group(self, group: Runners, options: Options) -> ReplicaGroup:
         """Return the ReplicaGroup that runs the replicas."""
 
-    def _incomplete(self) -> GraphError:
+    def _missing_replicas_error(self) -> GraphError:
         return GraphError(
             f"not all replicas of '{self.name}' are built",
             wanted=self._count,

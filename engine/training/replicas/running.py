@@ -71,7 +71,7 @@ class ReplicaGroup(ABC):
         self._replicas = replicas
         self._group = group
         self._options = options
-        self._feeds = [_once(each) for each in options.feeds or [None] * len(replicas)]
+        self._feeds = [_share_iterator(each) for each in options.feeds or [None] * len(replicas)]
         self._active: set[int] = set()
         self._records: dict[int, _Record] = {}
         self._made: OrderedDict[int, float] = (
@@ -125,17 +125,17 @@ class ReplicaGroup(ABC):
         options, replica = self._options, self._replicas[number]
         fetches = () if options.fetches is None else options.fetches[number]
         runner = self._group.add(
-            partial(self._step, replica, [replica.step, fetches]),
+            partial(self._run_step, replica, [replica.step, fetches]),
             name=f"{self._name} {number}",
             feeds=self._feeds[number],
             restarts=options.restarts,
             backoff=options.backoff,
             longest_backoff=options.longest_backoff,
-            optional=lambda runner: len(self._active) > self._minimum(),
+            optional=lambda runner: len(self._active) > self._minimum_replicas(),
             drains=replica.drains,
             until=self._is_enough,
             on_step=None if options.on_step is None else partial(options.on_step, number),
-            on_end=partial(self._left, number),
+            on_end=partial(self._continue_without, number),
         )
         self._active.add(number)  # not earlier: the group may have refused the runner
         record = self._records.setdefault(number, _Record(runner))
@@ -163,14 +163,14 @@ class ReplicaGroup(ABC):
             )
         return tuple(found)
 
-    async def _step(self, replica: Replica, fetches: Any, feeds: Any) -> Any:
+    async def _run_step(self, replica: Replica, fetches: Any, feeds: Any) -> Any:
         await self._ready.wait()
-        feeds = {**feeds, **self._labelled(replica)}
+        feeds = {**feeds, **self._extra_feeds(replica)}
         (counted, step, staleness), values = await self._group.session.run(fetches, feeds)
-        self._note(replica.number, bool(counted), int(step), int(staleness))
+        self._record_step(replica.number, bool(counted), int(step), int(staleness))
         return values
 
-    def _note(self, number: int, counted: bool, step: int, staleness: int) -> None:
+    def _record_step(self, number: int, counted: bool, step: int, staleness: int) -> None:
         """Record the result of a step."""
         record = self._records[number]
         record.staleness += staleness
@@ -186,7 +186,7 @@ class ReplicaGroup(ABC):
         now = self._group.clock.now()
         return now - self._made.get(step, now)
 
-    async def _left(self, number: int, runner: Runner) -> None:
+    async def _continue_without(self, number: int, runner: Runner) -> None:
         self._active.discard(number)
         await self._go_on_without(number)
 
@@ -202,11 +202,11 @@ class ReplicaGroup(ABC):
         return False
 
     @abstractmethod
-    def _labelled(self, replica: Replica) -> dict[Any, Any]:
+    def _extra_feeds(self, replica: Replica) -> dict[Any, Any]:
         """Return the feeds of a step in addition to the user's."""
 
     @abstractmethod
-    def _minimum(self) -> int:
+    def _minimum_replicas(self) -> int:
         """Return the number of replicas that must remain after a failure."""
 
     @abstractmethod
@@ -214,7 +214,7 @@ class ReplicaGroup(ABC):
         """Release updates that wait for a replica that has left."""
 
 
-def _once(feeds: Feeds) -> Feeds:
+def _share_iterator(feeds: Feeds) -> Feeds:
     """Return feeds that continue where they stopped when a replica joins again."""
     # One iterator for all runners of a replica, so that no element is fed twice.
     return feeds or {} if feeds is None or isinstance(feeds, Mapping) else iterator_of(feeds)

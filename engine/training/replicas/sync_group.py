@@ -69,7 +69,7 @@ class SyncGroup(ReplicaGroup):
             name=f"{self._name} update",
             times=self._options.steps,
             drains=True,
-            on_end=self._end,
+            on_end=self._cancel_replicas,
         )
         return self
 
@@ -97,13 +97,13 @@ class SyncGroup(ReplicaGroup):
         if self._options.on_update is not None:
             await finished(self._options.on_update(self.step))
 
-    def _labelled(self, replica: Replica) -> dict[Any, Any]:
+    def _extra_feeds(self, replica: Replica) -> dict[Any, Any]:
         """Return the feed of `local_step`: a lower bound, because the step has read no parameters yet."""
         record = self._records[replica.number]
         record.step = max(record.step, self.step)
         return {replica.local_step: record.step}
 
-    def _minimum(self) -> int:
+    def _minimum_replicas(self) -> int:
         return self._aggregate if self._options.minimum is None else self._options.minimum
 
     async def _go_on_without(self, number: int) -> None:
@@ -129,7 +129,7 @@ class SyncGroup(ReplicaGroup):
         else:
             self._updating.stop()
 
-    def _end(self, _: Runner) -> None:
+    def _cancel_replicas(self, _: Runner) -> None:
         """Cancel the replicas, which would wait for another update forever."""
         self._is_over = True
         for each in self._records.values():

@@ -120,15 +120,15 @@ class SyncReplicas(Replicas):
     def update(self) -> Update:
         """Tensors of the step that makes an update."""
         if self._update is None:
-            raise self._incomplete()
+            raise self._missing_replicas_error()
         return self._update
 
-    def _group(self, group: Runners, options: Options) -> ReplicaGroup:
+    def _make_group(self, group: Runners, options: Options) -> ReplicaGroup:
         return SyncGroup(self.name, self.replicas, group, options, self.update, self.aggregate)
 
-    def _replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
+    def _build_replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
         """Build a replica: gradients into the accumulators, an arrival, then a wait for the token."""
-        sums = self._accumulators(number, pairs)
+        sums = self._get_accumulators(number, pairs)
         assert self._arrivals is not None
         with name_scope(f"{self.name}_{number}"):
             tokens = FIFOQueue(-1, "int64", shapes=[[]], name="tokens")
@@ -139,29 +139,29 @@ class SyncReplicas(Replicas):
                 gradients = [identity(each) for each in gradients]
             applied = []
             for each, gradient in zip(sums, gradients, strict=True):
-                with _at(each.accumulator_ref.device):
+                with _request_device(each.accumulator_ref.device):
                     applied.append(each.apply_grad(gradient, local))
             # The arrival comes last: an update that has enough arrivals finds all their gradients accumulated.
-            with control_dependencies(applied), _at(self.global_step.device):
+            with control_dependencies(applied), _request_device(self.global_step.device):
                 # A unit vector per replica: the sum shows whose gradients are in the update.
                 mark = np.eye(self._count, dtype=np.int32)[number]
                 counted = self._arrivals.apply_grad(mark, local).outputs[0]
             with control_dependencies([counted]):
                 # The step ends with the next update, not with its gradient: a fast replica waits for the others.
-                behind = _newer(tokens, local, cast(self.global_step.read_value(), dtypes.int64))
+                behind = _await_newer_step(tokens, local, cast(self.global_step.read_value(), dtypes.int64))
             staleness = (behind - local) * cast(logical_not(counted), dtypes.int64)
         drains = bool(uses_of(self.global_step.graph, [gradient for gradient, _ in pairs]).takes)
         return Replica(number, local, counted, behind, staleness, drains)
 
-    def _accumulators(self, number: int, pairs: list[tuple[Any, Variable]]) -> list[ConditionalAccumulator]:
+    def _get_accumulators(self, number: int, pairs: list[tuple[Any, Variable]]) -> list[ConditionalAccumulator]:
         """Return the variables' accumulators, made for the first replica and shared by all."""
         if self._arrivals is None:
             with scopes.within(control_inputs=()), name_scope(self.name):
                 for _, variable in pairs:
-                    with _at(variable.device):
+                    with _request_device(variable.device):
                         made = ConditionalAccumulator(variable.dtype, variable.shape, name="sum")
                     self._sums[variable.handle] = made, variable
-                with _at(self.global_step.device):
+                with _request_device(self.global_step.device):
                     self._arrivals = ConditionalAccumulator(
                         "int32", [self._count], name="arrivals", reduction_type="SUM"
                     )
@@ -174,7 +174,7 @@ class SyncReplicas(Replicas):
             )
         return [self._sums[variable.handle][0] for _, variable in pairs]
 
-    def _complete(self) -> None:
+    def _build_shared_operations(self) -> None:
         """Build the step of the update, see `Update`."""
         assert self._arrivals is not None
         arrivals, sums = self._arrivals, [made for made, _ in self._sums.values()]
@@ -198,21 +198,21 @@ class SyncReplicas(Replicas):
         self._update = Update(required, done, contributions, begin, label, absence)
 
 
-def _newer(tokens: FIFOQueue, local: Tensor, now: Tensor) -> Tensor:
+def _await_newer_step(tokens: FIFOQueue, local: Tensor, now: Tensor) -> Tensor:
     """Return the number of updates as soon as it exceeds `local`, the number in the replica's parameters.
 
     Takes all tokens from the replica's own queue, also tokens of updates that the replica missed.
     """
 
-    def more(step: Tensor) -> Tensor:
+    def needs_more(step: Tensor) -> Tensor:
         return logical_or(step <= local, tokens.size() > 0)
 
-    def take(step: Tensor) -> Tensor:
+    def take_tokens(step: Tensor) -> Tensor:
         return maximum(step, tokens.dequeue_many(maximum(tokens.size(), 1))[-1])
 
-    return while_loop(more, take, [now], back_prop=False)  # type: ignore[no-any-return]
+    return while_loop(needs_more, take_tokens, [now], back_prop=False)  # type: ignore[no-any-return]
 
 
-def _at(device: str) -> Any:
+def _request_device(device: str) -> Any:
     """Return a scope with exactly the given device request, or without any for an empty string."""
     return scopes.within(device=(device,) if device else ())

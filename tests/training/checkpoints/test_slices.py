@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom.training import AdamOptimizer, Checkpointer, MomentumOptimizer
-from tagloom.training.checkpoints.slices import common
+from tagloom.training.checkpoints.slices import intersect_ranges
 
 TABLE = np.arange(44, dtype=np.float32).reshape(11, 4)
 LAYOUTS = {
@@ -137,4 +137,4 @@ def test_common_numbers_of_ranges():
     for _ in range(500):
         begins, ends, steps = random.integers(0, 9, 2), random.integers(0, 30, 2), random.integers(1, 6, 2)
         one, other = (range(*map(int, each)) for each in zip(begins, ends, steps, strict=True))
-        assert list(common(one, other)) == sorted(set(one) & set(other))
+        assert list(intersect_ranges(one, other)) == sorted(set(one) & set(other))
