@@ -55,7 +55,8 @@ def build_branches(
     count = len(functions)
     order = [1, 0] if predicate.dtype is bool_ else range(count)  # true_fn is called first
     traced = {
-        i: unpack(trace_function(regions[i], functions[i], (), f"the {roles[i]} of {name}"), strict) for i in order
+        i: unpack_single(trace_function(regions[i], functions[i], (), f"the {roles[i]} of {name}"), strict)
+        for i in order
     }
     structures = [traced[i] for i in range(count)]
     for role, structure in zip(roles[1:], structures[1:], strict=True):
@@ -68,7 +69,7 @@ def build_branches(
                 source=source,
                 hint="return the same lists, tuples and dicts from each branch",
             )
-    weak = _finish(regions, roles, structures, name)
+    weak = _append_results(regions, roles, structures, name)
     shapes = [_common_shape([r.results[i] for r in regions]) for i in range(len(regions[0].results))]
     op = make_cond(predicate, regions, shapes, name=name, source=source, **attrs)
     # In the body of a loop, results made of literals alone may still take the dtype of other values.
@@ -77,14 +78,14 @@ def build_branches(
     return nest.pack_as(structures[0], [from_tensor(leaf, t) for leaf, t in zip(leaves, op.outputs, strict=True)])
 
 
-def unpack(structure: Any, strict: bool) -> Any:
+def unpack_single(structure: Any, strict: bool) -> Any:
     """Return the only element of a list or tuple of length 1, unless `strict`."""
     if not strict and type(structure) in (list, tuple) and len(structure) == 1:
         return structure[0]
     return structure
 
 
-def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequence[Any], name: str) -> list[int]:
+def _append_results(regions: Sequence[Region], roles: Sequence[str], structures: Sequence[Any], name: str) -> list[int]:
     """Append the results of the branches; return the numbers of the weak results, which adopt other dtypes."""
     first, weak = structures[0], []
     paths = [path or "the result" for path, _ in nest.walk(first)]

@@ -18,7 +18,7 @@ from ..ir.static_values import static_value
 from ..ir.tensor import Tensor
 from ..ir.typed import NamedFields, Result
 from ..ops.support.arguments import listed
-from .branches import build_branches, unpack
+from .branches import build_branches, unpack_single
 from .leaves import from_tensor, to_tensor
 
 Function = Callable[[], Any]
@@ -120,7 +120,7 @@ def cond(
     """
     if isinstance(pred, bool):
         raise GraphError("the predicate of cond is a Python bool", got=pred, hint="use Python's `if`, or smart_cond")
-    predicate = _predicate(pred, bool_, "cond")
+    predicate = _convert_predicate(pred, bool_, "cond")
     return build_branches(predicate, [false_fn, true_fn], strict, name or "cond")
 
 
@@ -192,11 +192,13 @@ def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | Non
     >>> float(double.sync(3.0, True)), float(double.sync(3.0, False))  # a constant: only one function is called
     (6.0, 3.0)
     """
-    predicate = None if isinstance(pred, (bool, np.bool_)) else _predicate(pred, bool_, "smart_cond")
+    predicate = None if isinstance(pred, (bool, np.bool_)) else _convert_predicate(pred, bool_, "smart_cond")
     known = pred if predicate is None else static_value(predicate)
     if known is None:
         return cond(predicate, true_fn, false_fn, name=name)
-    result = unpack(call(true_fn if known else false_fn, (), f"{'true' if known else 'false'}_fn of smart_cond"), False)
+    result = unpack_single(
+        call(true_fn if known else false_fn, (), f"{'true' if known else 'false'}_fn of smart_cond"), False
+    )
     # Literals and operations become tensors, as from cond.
     return nest.map_structure(lambda leaf: from_tensor(leaf, to_tensor(leaf, done=bool(known))), result)
 
@@ -306,7 +308,9 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
             got="neither",
             hint="pass a list of functions",
         )
-    return build_branches(_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case")
+    return build_branches(
+        _convert_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case"
+    )
 
 
 @overload
@@ -409,22 +413,22 @@ def case(
     >>> [tg.function(size).sync(x).item() for x in (5, 50, 500)]
     ['small', 'medium', 'large']
     """
-    pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, dict) else _pairs(pred_fn_pairs)
+    pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, dict) else _require_pairs(pred_fn_pairs)
     if not pairs:
         raise GraphError(
             "case needs at least one (predicate, function) pair",
             got=pred_fn_pairs,
             hint="call the default itself where there is nothing to choose",
         )
-    predicates = [_predicate(p, bool_, "case") for p, _ in pairs]
+    predicates = [_convert_predicate(p, bool_, "case") for p, _ in pairs]
     controls = []
     if exclusive:
         count = apply("Sum", apply("Cast", apply("Stack", predicates, axis=0), dtype=int32), axis=None, keepdims=False)
-        controls.append(_require(count <= 1, "Input error: more than one predicate of case is true", predicates))
+        controls.append(_assert_at_run(count <= 1, "Input error: more than one predicate of case is true", predicates))
     if default is None:
         any_true = apply("Any", apply("Stack", predicates, axis=0), axis=None, keepdims=False)
         controls.append(
-            _require(any_true, "Input error: no predicate of case is true, and it has no default", predicates)
+            _assert_at_run(any_true, "Input error: no predicate of case is true, and it has no default", predicates)
         )
         # After the assertion the last predicate is true if no other is, so its function is the default.
         *pairs, (_, default) = pairs
@@ -439,7 +443,7 @@ def case(
         return build_branches(_first_true(predicates), [*functions, default], strict, name, [*roles, "default"])
 
 
-def _pairs(given: Any) -> list[tuple[Any, Any]]:
+def _require_pairs(given: Any) -> list[tuple[Any, Any]]:
     """Return the pairs of `case`; GraphError unless each is a predicate and a function."""
     pairs = listed(given, "case", "pairs of a predicate and a function", "[(x < 1.0, f), (x < 2.0, g)]")
     for pair in pairs:
@@ -466,11 +470,11 @@ def _first_true(predicates: Sequence[Tensor]) -> Tensor:
     return index
 
 
-def _require(condition: Tensor, message: str, data: Sequence[Tensor]) -> Any:
+def _assert_at_run(condition: Tensor, message: str, data: Sequence[Tensor]) -> Any:
     return apply("Assert", condition, data, message=message)
 
 
-def _predicate(value: Any, dtype: Any, construct: str) -> Tensor:
+def _convert_predicate(value: Any, dtype: Any, construct: str) -> Tensor:
     """Convert a predicate or branch index to a scalar tensor of `dtype`; DtypeError or ShapeError if impossible."""
     tensor = convert_to_tensor(value)
     if tensor.dtype is not dtype:

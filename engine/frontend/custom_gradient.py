@@ -95,7 +95,7 @@ class _CustomGradient:
         tensors = nest.map_structure(convert_to_tensor, args)
         operations = scopes.current_region().operations
         before = len(operations)
-        result = _called(f, tensors, kwargs)
+        result = _call_named(f, tensors, kwargs)
         if not (isinstance(result, tuple) and len(result) == 2 and callable(result[1])):
             name = getattr(f, "__qualname__", repr(f))
             raise GraphError(
@@ -157,10 +157,10 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(f)
-    def passing(*args: Any, **kwargs: Any) -> Any:
-        return _called(f, args, kwargs), lambda *dys: dys
+    def call_with_identity_gradient(*args: Any, **kwargs: Any) -> Any:
+        return _call_named(f, args, kwargs), lambda *dys: dys
 
-    return _CustomGradient(passing)
+    return _CustomGradient(call_with_identity_gradient)
 
 
 @public
@@ -200,18 +200,18 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(f)
-    def recomputed(*args: Any, **kwargs: Any) -> Any:
+    def call_in_branch(*args: Any, **kwargs: Any) -> Any:
         name = getattr(f, "__name__", "")
         name = name if name.isidentifier() else "recompute_grad"
         with opened_for((args, kwargs)):
             # A conditional with a single branch: its region is the unit of recomputation.
             return build_branches(
-                constant(0), [lambda: _called(f, args, kwargs)], strict=True, name=name, recompute=True
+                constant(0), [lambda: _call_named(f, args, kwargs)], strict=True, name=name, recompute=True
             )
 
-    return recomputed
+    return call_in_branch
 
 
-def _called(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _call_named(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call a user's function with its name for error messages."""
     return call(f, args, f"the function {getattr(f, '__qualname__', f)}", kwargs)

@@ -46,13 +46,13 @@ class Elements:
             t if isinstance(t, SparseRows) else TensorArray(t.dtype, self.count).unstack(t) for t in tensors
         ]
 
-    def place(self, k: Any) -> Any:
+    def index_of(self, k: Any) -> Any:
         """Return the index of the k-th element in the order of the loop."""
         return self.count - 1 - k if self.reverse else k
 
     def read(self, k: Any) -> Any:
         """Return the k-th element, in the structure of `elems`."""
-        return nest.pack_as(self.tensors, [rows.read(self.place(k)) for rows in self.rows])
+        return nest.pack_as(self.tensors, [rows.read(self.index_of(k)) for rows in self.rows])
 
     def start(self, initializer: Any) -> tuple[int, Any]:
         """Return the number of the first element of the loop, and the accumulated value before the loop."""

@@ -79,11 +79,11 @@ def embedding_lookup(
     [[4.0], [1.0], [1.0]]
     """
     shards = Shards.of(params, partition_strategy)
-    with scopes.within(name=scoped(name or "embedding_lookup")):
+    with scopes.within(name=name_in_scope(name or "embedding_lookup")):
         return shards.lookup(convert_to_tensor(index_tensor(ids)), max_norm)
 
 
-def scoped(name: str) -> str:
+def name_in_scope(name: str) -> str:
     """Return a name inside the current name scope."""
     outer = scopes.current().name
     return f"{outer}/{name}" if outer else name
@@ -139,7 +139,7 @@ class Shards:
             for n, p in zip(static_sizes, self.parts, strict=True)
         ]
 
-    def assigned(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def assign_to_shards(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the shard number, int32, and the row within the shard of each row of a vector.
 
         Out-of-range rows stay out of range within their shard, so that the shard's gather reports them.
@@ -156,20 +156,22 @@ class Shards:
     def lookup(self, ids: Tensor, max_norm: Any = None) -> Tensor:
         """Return rows by their numbers, of any shape."""
         if len(self.parts) == 1:
-            return self._rows(0, ids, max_norm)
+            return self._gather_rows(0, ids, max_norm)
         flat = ids if ids.rank == 1 else reshape(ids, [-1])
-        numbers, rows = self.assigned(flat)
+        numbers, rows = self.assign_to_shards(flat)
         count = len(self.parts)
         # Partition the ids, gather on each shard's device, and stitch the rows back into the order of the ids.
         dealt = dynamic_partition(rows, numbers, count)
         places = dynamic_partition(range_(size(flat)), numbers, count)
-        merged = dynamic_stitch(places, [self._rows(i, shard_rows, max_norm) for i, shard_rows in enumerate(dealt)])
+        merged = dynamic_stitch(
+            places, [self._gather_rows(i, shard_rows, max_norm) for i, shard_rows in enumerate(dealt)]
+        )
         if ids.rank != 1:
             merged = reshape(merged, concat([shape_of(ids), shape_of(merged)[1:]], 0))
         merged.set_shape(ids.shape + self.row)
         return merged
 
-    def _rows(self, number: int, ids: Tensor, max_norm: Any) -> Tensor:
+    def _gather_rows(self, number: int, ids: Tensor, max_norm: Any) -> Tensor:
         """Gather rows of a shard on its device, and clip their norms there, before the rows are copied."""
         with self.beside(number):
             rows = gather(self.parts[number], ids)

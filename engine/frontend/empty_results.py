@@ -49,7 +49,7 @@ def shapes_of_none(results: Sequence[Tensor], elements: Sequence[Tensor], source
 def _shape_of_none(result: Tensor, elements: Sequence[Tensor], source: Elements) -> Tensor | None:
     """Return a tensor with the shape of a result for elements of zeros, computed only by steps without elements."""
     body = elements[0].region
-    needed = _operations(result, set(elements), body)
+    needed = _list_operations(result, set(elements), body)
     if (
         needed is None
         or result.rank is None
@@ -76,7 +76,7 @@ def _zeros_like_rows(elements: Sequence[Tensor], source: Elements) -> list[Tenso
     return [apply("Fill", shape_of(rows)[1:], constant(np.zeros((), rows.dtype.numpy))) for rows in source.rows_given]
 
 
-def _operations(result: Tensor, elements: set[Tensor], body: Region) -> list[Operation] | None:
+def _list_operations(result: Tensor, elements: set[Tensor], body: Region) -> list[Operation] | None:
     """Return the operations of a body that compute a result from elements; None if they cannot be copied."""
     operations: set[Operation] = set()
     sources = elements | set(body.params)

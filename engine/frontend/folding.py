@@ -21,7 +21,7 @@ from .tensor_array import TensorArray
 Function = Callable[..., Any]
 
 
-def fold(
+def fold_elements(
     fn: Function,
     source: Elements,
     initializer: Any,
@@ -33,13 +33,13 @@ def fold(
     """Return the accumulated value after `fn` has consumed all elements of `source`."""
     start, first = source.start(initializer)
 
-    def step(k: Tensor, total: Any) -> Any:
-        return k + 1, combine(fn, source, total, k)
+    def fold_next(k: Tensor, total: Any) -> Any:
+        return k + 1, combine_element(fn, source, total, k)
 
-    return source.loop(step, start, (first,), parallel, back_prop, swap, checkpoint_every)[1]
+    return source.loop(fold_next, start, (first,), parallel, back_prop, swap, checkpoint_every)[1]
 
 
-def combine(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
+def combine_element(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
     """Apply `fn` to the accumulated value and an element, and check the structure and dtypes of the result."""
     result = call(fn, [total, source.read(k)], f"the function of {source.function}")
     difference = nest.difference(total, result)
@@ -60,7 +60,7 @@ def write_all(arrays: list[TensorArray], index: Any, values: Any) -> list[Tensor
     return [a.write(index, v) for a, v in zip(arrays, nest.flatten(values), strict=True)]
 
 
-def mapped(results: Any, kinds: Any) -> list[Tensor]:
+def check_mapped_results(results: Any, kinds: Any) -> list[Tensor]:
     """Return the tensors of a result of map_fn's function, checked against the expected dtypes."""
     difference = nest.difference(kinds, results, outer=False)
     if difference:
@@ -90,14 +90,16 @@ def build_scan(fn: Function, source: Elements, initializer: Any, infer_shape: bo
     attempts = Attempts()
     while True:
         try:
-            with attempts.attempt() if any(map(is_weak_leaf, nest.flatten(first))) else nullcontext():
+            with attempts.open_attempt() if any(map(is_weak_leaf, nest.flatten(first))) else nullcontext():
                 # Only weak initializers can cause another attempt, which must find the variables of the first.
-                return _scan(fn, source, start, first, infer_shape, options)
+                return _build_scan(fn, source, start, first, infer_shape, options)
         except Retyped as found:
-            first = _retyped(first, found.dtypes)
+            first = _change_dtypes(first, found.dtypes)
 
 
-def _scan(fn: Function, source: Elements, start: int, first: Any, infer_shape: bool, options: tuple[Any, ...]) -> Any:
+def _build_scan(
+    fn: Function, source: Elements, start: int, first: Any, infer_shape: bool, options: tuple[Any, ...]
+) -> Any:
     """Build the loop of a scan; raise Retyped if literals in `first` must begin in another dtype, with other arrays."""
     typed = [convert_to_tensor(leaf) for leaf in nest.flatten(first)]
     # The arrays' dtypes are fixed here, so that another dtype of a literal requires another scan.
@@ -107,22 +109,22 @@ def _scan(fn: Function, source: Elements, start: int, first: Any, infer_shape: b
     ]
     # Without an initializer the first element is also the first result.
     if start:
-        arrays = write_all(arrays, source.place(0), first)
+        arrays = write_all(arrays, source.index_of(0), first)
 
-    def step(k: Tensor, total: Any, arrays: list[TensorArray]) -> Any:
-        combined = combine(fn, source, total, k)
+    def scan_next(k: Tensor, total: Any, arrays: list[TensorArray]) -> Any:
+        combined = combine_element(fn, source, total, k)
         pairs = zip(nest.flatten(total), nest.flatten(combined), strict=True)
         dtypes = {i: dtype_to_begin_with(old, new) for i, (old, new) in enumerate(pairs)}
         retyped = {i: dtype for i, dtype in dtypes.items() if dtype is not None}
         if retyped:
             raise Retyped(retyped)
-        return k + 1, combined, write_all(arrays, source.place(k), combined)
+        return k + 1, combined, write_all(arrays, source.index_of(k), combined)
 
-    _, _, arrays = source.loop(step, start, (first, arrays), *options)
+    _, _, arrays = source.loop(scan_next, start, (first, arrays), *options)
     return nest.pack_as(first, [a.stack_or(shape_of(t)) for a, t in zip(arrays, typed, strict=True)])
 
 
-def _retyped(first: Any, wanted: Mapping[int, DType]) -> Any:
+def _change_dtypes(first: Any, wanted: Mapping[int, DType]) -> Any:
     """Return an initializer with other dtypes of some leaves, literals or weak tensors."""
     leaves = nest.flatten(first)
     for i, dtype in wanted.items():

@@ -21,7 +21,7 @@ from ..ops.math.reductions import reduce_logsumexp
 from ..ops.nn.losses import sparse_softmax_cross_entropy_with_logits
 from ..ops.support.arguments import index_tensor
 from ..ops.support.common import one_for_each
-from .embedding import Shards, classes_of, scoped
+from .embedding import Shards, classes_of, name_in_scope
 from .partitioned import MOD
 
 
@@ -81,29 +81,29 @@ def full_softmax_loss(
     ...     np.exp(-session.run(loss))
     array([0.125, 0.125], dtype=float32)
     """
-    with scopes.within(name=scoped(name)):
+    with scopes.within(name=name_in_scope(name)):
         table, offsets = classes_of(weights, biases, partition_strategy)
         classes, x = convert_to_tensor(index_tensor(labels)), convert_to_tensor(inputs)
-        _check(classes, x)
-        pieces = _pieces(offsets, table)
+        _require_label_vector(classes, x)
+        pieces = _split_biases(offsets, table)
         if len(table.parts) == 1:
             with table.beside(0):
-                logits = _logits(x, table.parts[0], pieces[0])
+                logits = _compute_logits(x, table.parts[0], pieces[0])
                 return sparse_softmax_cross_entropy_with_logits(labels=classes, logits=logits)
-        numbers, rows = table.assigned(classes)
+        numbers, rows = table.assign_to_shards(classes)
         sums, chosen = [], []
         for number, (piece, size) in enumerate(zip(pieces, table.sizes(), strict=True)):
             if isinstance(size, int) and not size:
                 continue  # a shard without classes has neither a sum nor labels
             with table.beside(number):
-                logits = _logits(x, table.parts[number], piece)
+                logits = _compute_logits(x, table.parts[number], piece)
                 sums.append(reduce_logsumexp(logits, 1))
                 chosen.append(_of_label(logits, equal(numbers, number), rows))
         # The logsumexp over the shards' results is the logsumexp over all classes; all shards but the label's add 0.
         return reduce_logsumexp(apply("Stack", sums, axis=0), 0) - add_n(chosen)
 
 
-def _logits(inputs: Tensor, weights: Any, biases: Any) -> Tensor:
+def _compute_logits(inputs: Tensor, weights: Any, biases: Any) -> Tensor:
     w, b = cast(weights, inputs.dtype), cast(biases, inputs.dtype)
     logits = matmul(inputs, w, transpose_b=True)
     return logits + one_for_each(b, logits, 1)
@@ -116,7 +116,7 @@ def _of_label(logits: Tensor, is_here: Tensor, rows: Tensor) -> Tensor:
     return where(is_here, mine, 0)
 
 
-def _pieces(biases: Shards, weights: Shards) -> list[Any]:
+def _split_biases(biases: Shards, weights: Shards) -> list[Any]:
     """Return the biases of each shard of the weights."""
     count = len(weights.parts)
     if len(biases.parts) == count and (count == 1 or biases.strategy == weights.strategy):
@@ -135,7 +135,7 @@ def _pieces(biases: Shards, weights: Shards) -> list[Any]:
     return list(split(whole, weights.sizes()))
 
 
-def _check(labels: Tensor, inputs: Tensor) -> None:
+def _require_label_vector(labels: Tensor, inputs: Tensor) -> None:
     """Raise ShapeError unless labels are a vector with an entry for each example."""
     examples = Shape(None) if inputs.rank is None else inputs.shape[:1]
     if labels.rank not in (1, None) or not labels.shape.is_compatible_with(examples):

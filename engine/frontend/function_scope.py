@@ -64,7 +64,7 @@ class _Call:
         self._seen: Counter[str] = Counter()
 
     def get_or_make(self, name: str, make: Callable[[], Any]) -> Any:
-        kept, place = self._kept(), self._place(name)
+        kept, place = self._kept(), self._variable_key(name)
         self._seen[place[0]] += 1
         if place not in kept:
             with scopes.within(name=self._scope_of_variables()):
@@ -72,12 +72,12 @@ class _Call:
         return kept[place]
 
     def has_made(self, name: str) -> bool:
-        return self._place(name) in self._kept()
+        return self._variable_key(name) in self._kept()
 
     def _kept(self) -> dict[tuple[str, int], Any]:
         return scopes.get_default_graph().kept_variables.setdefault(self._function.number, {})
 
-    def _place(self, name: str) -> tuple[str, int]:
+    def _variable_key(self, name: str) -> tuple[str, int]:
         scope = self._scope_of_variables()
         full_name = f"{scope}/{name}" if scope else name
         return full_name, self._seen[full_name]
@@ -97,7 +97,7 @@ class Attempts:
         self._kept: dict[tuple[str, int], Any] = {}
 
     @contextmanager
-    def attempt(self) -> Iterator[None]:
+    def open_attempt(self) -> Iterator[None]:
         """Open a scope in which earlier attempts' variables are used again."""
         token = _attempts.set(_Attempt(self._kept, _attempts.get()))
         try:
@@ -114,7 +114,7 @@ class _Attempt:
         self._seen: Counter[str] = Counter()
 
     def get_or_make(self, name: str, make: Callable[[], Any]) -> Any:
-        place = self._place(name)
+        place = self._variable_key(name)
         self._seen[place[0]] += 1
         if place not in self._kept:
             outer = self._outer
@@ -123,9 +123,9 @@ class _Attempt:
         return self._kept[place]
 
     def has_made(self, name: str) -> bool:
-        return self._place(name) in self._kept or self._outer is not None and self._outer.has_made(name)
+        return self._variable_key(name) in self._kept or self._outer is not None and self._outer.has_made(name)
 
-    def _place(self, name: str) -> tuple[str, int]:
+    def _variable_key(self, name: str) -> tuple[str, int]:
         full_name = f"{scopes.current().name}/{name}"
         return full_name, self._seen[full_name]
 
@@ -158,7 +158,7 @@ def has_made(name: str) -> bool:
     return attempt is not None and attempt.has_made(name) or call is not None and call.has_made(name)
 
 
-def prefix() -> str:
+def traced_prefix() -> str:
     """Return the name scope of the traced function called here, or "" outside of traced functions."""
     call = _calls.get()
     return "" if call is None else call.prefix
@@ -169,10 +169,10 @@ def is_inside() -> bool:
     return _calls.get() is not None
 
 
-def outlasts(op: Operation) -> bool:
+def outlasts_step(op: Operation) -> bool:
     """Return True for an operation, or a region's operation, with effects visible after or outside of its step."""
     if op.regions:
-        return any(outlasts(inner) for region in op.regions for inner in region.operations)
+        return any(outlasts_step(inner) for region in op.regions for inner in region.operations)
     effects = op.definition.effects
     if effects & Effect.PYTHON:
         return key_of(op) is not None  # stateful=False promises purity
@@ -192,7 +192,7 @@ def keep_effects(region: Region, tensors: list[Tensor]) -> None:
     tensors : list of Tensor
         The results; the first is replaced.
     """
-    effects = [op for op in region.operations if outlasts(op)] if is_inside() else []
+    effects = [op for op in region.operations if outlasts_step(op)] if is_inside() else []
     if effects and not tensors:
         raise GraphError(
             f"a {region.role} of a function has effects and returns nothing that could wait for them",
@@ -203,7 +203,7 @@ def keep_effects(region: Region, tensors: list[Tensor]) -> None:
         )
     if effects:
         with scopes.inside(region):
-            tensors[0] = behind(tensors[0], effects)
+            tensors[0] = delay_until(tensors[0], effects)
 
 
 def with_effects(structure: Any, built: Sequence[Operation], name: str) -> Any:
@@ -218,10 +218,10 @@ def with_effects(structure: Any, built: Sequence[Operation], name: str) -> Any:
         Name of the function.
     """
     graph = scopes.get_default_graph()
-    initial = ancestors([v.initializer for v in graph.collections.get("variables", ())])
+    initial = find_ancestors([v.initializer for v in graph.collections.get("variables", ())])
     # Initializers run in steps of their own: a call must not reset the variables made by the function.
-    effects = [op for op in built if outlasts(op) and op not in initial]
-    leaves = [_fetchable(leaf, name) for leaf in nest.flatten(structure)]
+    effects = [op for op in built if outlasts_step(op) and op not in initial]
+    leaves = [_convert_fetch(leaf, name) for leaf in nest.flatten(structure)]
     if effects and not leaves:
         raise GraphError(
             f"{name} has effects and returns an empty {type(structure).__name__}",
@@ -232,11 +232,11 @@ def with_effects(structure: Any, built: Sequence[Operation], name: str) -> Any:
         )
     if effects:
         first = leaves[0]
-        leaves[0] = group(first, *effects) if isinstance(first, Operation) else behind(first, effects)
+        leaves[0] = group(first, *effects) if isinstance(first, Operation) else delay_until(first, effects)
     return nest.pack_as(structure, leaves)
 
 
-def _fetchable(leaf: Any, name: str) -> Tensor | Operation:
+def _convert_fetch(leaf: Any, name: str) -> Tensor | Operation:
     if leaf is None or isinstance(leaf, Operation):
         return leaf or no_op()
     if hasattr(leaf, "with_flow"):
@@ -244,7 +244,7 @@ def _fetchable(leaf: Any, name: str) -> Tensor | Operation:
     return convert_to_tensor(leaf)
 
 
-def ancestors(operations: Iterable[Operation]) -> set[Operation]:
+def find_ancestors(operations: Iterable[Operation]) -> set[Operation]:
     """Return operations of the root region, and all operations of the region they depend on."""
     closure: set[Operation] = set()
     captured: Captured = {}
@@ -257,7 +257,7 @@ def ancestors(operations: Iterable[Operation]) -> set[Operation]:
     return closure
 
 
-def behind(tensor: Tensor, operations: Iterable[Operation]) -> Tensor:
+def delay_until(tensor: Tensor, operations: Iterable[Operation]) -> Tensor:
     """Return a tensor with the value of `tensor`, available only after the operations have run."""
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *operations)):
         return apply("Identity", tensor)  # type: ignore[no-any-return]

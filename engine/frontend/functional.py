@@ -13,7 +13,7 @@ from ..ir.tensor import Tensor
 from ..ir.typed import DTypeLike, FoldOptions, MapOptions, NamedFields, ScanOptions, TensorLike
 from .elements import Elements
 from .empty_results import shapes_of_none
-from .folding import build_scan, fold, mapped
+from .folding import build_scan, check_mapped_results, fold_elements
 from .scopes import name_scope
 from .tensor_array import TensorArray
 
@@ -137,15 +137,15 @@ def map_fn(
         traced: list[Tensor] = []
         elements: list[Tensor] = []
 
-        def step(k: Tensor, arrays: list[TensorArray]) -> Any:
+        def map_next(k: Tensor, arrays: list[TensorArray]) -> Any:
             element = source.read(k)
             elements.extend(nest.flatten(element))
-            values = mapped(call(fn, [element], "the function of map_fn"), kinds)
+            values = check_mapped_results(call(fn, [element], "the function of map_fn"), kinds)
             # Both ends of the body's computation, from which shapes_of_none copies operations.
             traced.extend(values)
             return k + 1, [a.write(k, v) for a, v in zip(arrays, values, strict=True)]
 
-        _, arrays = source.loop(step, 0, (arrays,), parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        _, arrays = source.loop(map_next, 0, (arrays,), parallel_iterations, back_prop, swap_memory, checkpoint_every)
         shapes = shapes_of_none(traced, elements, source)
         return nest.pack_as(kinds, [a.stack_or(shape) for a, shape in zip(arrays, shapes, strict=True)])
 
@@ -258,7 +258,7 @@ def foldl(
     """
     with name_scope(name, "foldl"):
         source = Elements(elems, "foldl", from_first=initializer is None)
-        return fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        return fold_elements(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
 
 
 @overload
@@ -367,7 +367,7 @@ def foldr(
     """
     with name_scope(name, "foldr"):
         source = Elements(elems, "foldr", reverse=True, from_first=initializer is None)
-        return fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        return fold_elements(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
 
 
 @overload

@@ -76,7 +76,7 @@ def matrix_solve_ls(
         )
     if not fast:
         return matmul(pinv(a), b, name=name)
-    result = _by_shape(a, lambda: _tall(a, b, l2_regularizer), lambda: _wide(a, b, l2_regularizer))
+    result = _by_shape(a, lambda: _solve_tall(a, b, l2_regularizer), lambda: _solve_wide(a, b, l2_regularizer))
     return apply("Identity", result, name=name or "matrix_solve_ls")  # type: ignore[no-any-return]
 
 
@@ -92,20 +92,20 @@ def _by_shape(a: Tensor, tall: Callable[[], Tensor], wide: Callable[[], Tensor])
     return cond(size_along(a, -2) >= size_along(a, -1), tall, wide)
 
 
-def _regularized(gram: Tensor, regularizer: Any) -> Tensor:
+def _add_regularizer(gram: Tensor, regularizer: Any) -> Tensor:
     if not _is_given(regularizer):
         return gram
     weight = cast(convert_to_tensor(regularizer), gram.dtype)
     return gram + weight * eye(size_along(gram, -1), dtype=gram.dtype)
 
 
-def _tall(a: Tensor, b: Tensor, regularizer: Any) -> Tensor:
+def _solve_tall(a: Tensor, b: Tensor, regularizer: Any) -> Tensor:
     # Normal equations: the Gram matrix of the columns is positive definite if they are independent.
-    factor = cholesky(_regularized(product(a, a, adjoint_a=True), regularizer))
+    factor = cholesky(_add_regularizer(product(a, a, adjoint_a=True), regularizer))
     return cholesky_solve(factor, product(a, b, adjoint_a=True))
 
 
-def _wide(a: Tensor, b: Tensor, regularizer: Any) -> Tensor:
+def _solve_wide(a: Tensor, b: Tensor, regularizer: Any) -> Tensor:
     # The least-norm solution lies in the range of adjoint(a), so a y is sought with x = adjoint(a) @ y.
-    factor = cholesky(_regularized(product(a, a, adjoint_b=True), regularizer))
+    factor = cholesky(_add_regularizer(product(a, a, adjoint_b=True), regularizer))
     return product(a, cholesky_solve(factor, b), adjoint_a=True)

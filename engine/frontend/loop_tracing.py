@@ -38,15 +38,15 @@ class TracedLoop:
         self.retyped: dict[int, DType] = {}  # initial dtypes of literals, as required by the body
         self.still_weak: set[int] = set()  # the retyped literals that only met other literals
         self.given_way: list[tuple[int, Tensor]] = []  # weak results, in their dtypes before the cast to a variable's
-        self.shapes = self._invariants(shape_invariants)
-        self.maximum = None if maximum_iterations is None else _maximum(maximum_iterations)
+        self.shapes = self._shape_invariants(shape_invariants)
+        self.maximum = None if maximum_iterations is None else _convert_maximum(maximum_iterations)
         if self.maximum is not None:
             # The bound is a hidden counter, a loop variable after the user's.
             self.inits.append(constant(0, int32))
             self.shapes.append(SCALAR)
         self.labels = [f"variable {i}" for i in range(len(self.inits))]
-        self.cond = self._region("loop predicate")
-        self.body = self._region("loop body")
+        self.cond = self._make_region("loop predicate")
+        self.body = self._make_region("loop body")
 
     def trace(self, predicate: Callable[..., Any], body: Callable[..., Any]) -> None:
         """Build predicate and body, repeatedly while the body requires other initial dtypes of literals."""
@@ -57,7 +57,7 @@ class TracedLoop:
         while True:
             noted = graph.note_attempt()
             try:
-                with attempts.attempt():
+                with attempts.open_attempt():
                     self._trace_once(predicate, body)
             # Raised by the step of a scan around this loop's literals: the scan builds everything again, with other
             # arrays.
@@ -67,7 +67,7 @@ class TracedLoop:
             if not self.retyped:
                 # A literal's dtype may change until the last attempt, so results that gave way are checked only now.
                 for i, result in self.given_way:
-                    self._check(i, self.body.params[i], result)
+                    self._require_invariant(i, self.body.params[i], result)
                 return
             graph.give_up(noted, [self.cond, self.body])
             self._begin_again()
@@ -99,8 +99,8 @@ class TracedLoop:
             if i not in self.still_weak:
                 self.weak.discard(i)
         self.retyped, self.still_weak, self.given_way = {}, set(), []
-        self.cond = self._region("loop predicate")
-        self.body = self._region("loop body")
+        self.cond = self._make_region("loop predicate")
+        self.body = self._make_region("loop body")
 
     def settle(self, outputs: Sequence[Tensor]) -> None:
         """Make all values of the loop strong, except results whose initial values are weak in an outer loop's body."""
@@ -110,7 +110,7 @@ class TracedLoop:
             if not is_literal(self.leaves[i]):
                 mark_weak(outputs[i])
 
-    def _region(self, role: str) -> Region:
+    def _make_region(self, role: str) -> Region:
         """Return a new region with a parameter for each loop variable."""
         region = new_region(role)
         for i, (tensor, shape) in enumerate(zip(self.inits, self.shapes, strict=True)):
@@ -121,7 +121,7 @@ class TracedLoop:
                 mark_weak(param)
         return region
 
-    def _invariants(self, given: Any) -> list[Shape]:
+    def _shape_invariants(self, given: Any) -> list[Shape]:
         """Return the shape invariant of each variable, the initial shape by default."""
         if given is None:
             return [t.shape for t in self.inits]
@@ -138,7 +138,7 @@ class TracedLoop:
                 )
         return shapes
 
-    def _arguments(self, region: Region) -> Any:
+    def _pack_arguments(self, region: Region) -> Any:
         # A single variable outside a list or tuple is passed to predicate and body as their only argument.
         params = region.params[: len(self.leaves)]
         packed = nest.pack_as(
@@ -174,7 +174,7 @@ class TracedLoop:
 
     def trace_predicate(self, function: Callable[..., Any]) -> None:
         """Trace the predicate, and check its dtype and rank; the bound of iterations is part of the predicate."""
-        result = trace_function(self.cond, function, self._arguments(self.cond), "the predicate of while_loop")
+        result = trace_function(self.cond, function, self._pack_arguments(self.cond), "the predicate of while_loop")
         # With a bound, a predicate that is always true makes a for loop.
         if isinstance(result, (bool, np.bool_)) and self.maximum is None:
             raise GraphError(
@@ -209,7 +209,7 @@ class TracedLoop:
 
     def trace_body(self, function: Callable[..., Any]) -> None:
         """Trace the body, and check its results against the loop variables."""
-        structure = trace_function(self.body, function, self._arguments(self.body), "the body of while_loop")
+        structure = trace_function(self.body, function, self._pack_arguments(self.body), "the body of while_loop")
         if self.is_sequence and len(self.loop_vars) == 1 and type(structure) not in (list, tuple):
             structure = [structure]
         difference = nest.difference(self.loop_vars, structure)
@@ -223,12 +223,12 @@ class TracedLoop:
             )
         with scopes.inside(self.body):
             for i, leaf in enumerate(nest.flatten_as(self.loop_vars, structure)):
-                self.body.results.append(self._result(i, leaf))
+                self.body.results.append(self._convert_result(i, leaf))
             keep_effects(self.body, self.body.results)
             if self.maximum is not None:
                 self.body.results.append(self.body.params[-1] + 1)
 
-    def _result(self, i: int, leaf: Any) -> Tensor:
+    def _convert_result(self, i: int, leaf: Any) -> Tensor:
         """Return the tensor of a result of the body, or note the initial dtype that the variable needs instead."""
         param = self.body.params[i]
         if hasattr(self.leaves[i], "with_flow") and getattr(leaf, "handle", None) is not self.leaves[i].handle:
@@ -260,10 +260,10 @@ class TracedLoop:
                 source=self.source,
                 hint=f"return a value of dtype {param.dtype}, or start the variable with another",
             ) from error
-        self._check(i, param, result)
+        self._require_invariant(i, param, result)
         return result
 
-    def _check(self, i: int, param: Tensor, result: Tensor) -> None:
+    def _require_invariant(self, i: int, param: Tensor, result: Tensor) -> None:
         """Raise LoopVariableError if a variable's dtype or shape differs after an iteration."""
         if result.dtype is not param.dtype:
             raise LoopVariableError(
@@ -314,7 +314,7 @@ def _flatten_shapes(loop_vars: Any, given: Any) -> list[Shape]:
     return shapes
 
 
-def _maximum(value: Any) -> Tensor:
+def _convert_maximum(value: Any) -> Tensor:
     """Return `maximum_iterations` as an int32 scalar tensor; GraphError for anything but an integer scalar."""
     try:
         tensor = convert_to_tensor(value)

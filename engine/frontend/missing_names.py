@@ -41,20 +41,20 @@ def find_or_refuse(name: str) -> Any:
     """Refuse an unknown name with its equivalent here, or with similar names; see `docs/renaming.md` for the alias."""
     if name == "TagflowError":
         return TagloomError  # programs written under the project's former name catch it
-    hint = _hint(name)
+    hint = _suggest_name(name)
     raise AttributeError(f"{_PACKAGE} has no '{name}'" + (f"\n  try: {hint}" if hint else ""), name=name)
 
 
 def missing_in(module: str) -> Callable[[str], NoReturn]:
     """Return the ``__getattr__`` of a public module, which suggests the nearest name, there or elsewhere."""
 
-    def refuse(name: str) -> NoReturn:
+    def refuse_name(name: str) -> NoReturn:
         """Refuse an unknown name of the module with its equivalent, or with similar names."""
         hint = _hint_in(module, name)
         text = f"{_PACKAGE}.{module} has no '{name}'"
         raise AttributeError(text + (f"\n  try: {hint}" if hint else ""), name=name)
 
-    return refuse
+    return refuse_name
 
 
 def _hint_in(module: str, name: str) -> str | None:
@@ -74,7 +74,7 @@ def _hint_in(module: str, name: str) -> str | None:
     near = same or get_close_matches(name, names, 3, _NEAR)
     if near:
         return ", ".join(f"{_PACKAGE}.{module}.{candidate}" for candidate in near)
-    return f"{_PACKAGE}.{name}" if name in public_names() else _hint(name)
+    return f"{_PACKAGE}.{name}" if name in public_names() else _suggest_name(name)
 
 
 def public_names() -> list[str]:
@@ -82,7 +82,7 @@ def public_names() -> list[str]:
     return sorted([*places(), *_MODULES, "__version__"])
 
 
-def _hint(name: str) -> str | None:
+def _suggest_name(name: str) -> str | None:
     """Return the suggestion for an unknown name of the package, or None."""
     if name.startswith("_"):
         return None  # Python probes modules for names such as __path__

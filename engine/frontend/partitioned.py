@@ -116,14 +116,16 @@ class PartitionedVariable(Operators):
         partition_strategy: str = DIV,
     ) -> None:
         check_strategy(partition_strategy)
-        whole = _whole(initial_value, dtype, shape)
+        whole = _convert_whole(initial_value, dtype, shape)
         self.partition_strategy: str = partition_strategy
         self.dtype: DType = as_dtype(dtype or "float32") if whole is None else as_dtype(whole.dtype)
         self.shape: Shape = Shape(known_dims(shape if whole is None else whole.shape))
-        self.axis, count = _cut(partitioner(self.shape, self.dtype), self.shape, partition_strategy)
+        self.axis, count = _choose_axis(partitioner(self.shape, self.dtype), self.shape, partition_strategy)
         self.rows: list[range] = rows_of(self.shape[self.axis], count, partition_strategy)
         self.name: str = scoped_name(name or "PartitionedVariable")
-        makers = [self._maker(initial_value if whole is None else None, whole, rows) for rows in self.rows]
+        makers = [
+            self._make_shard_initializer(initial_value if whole is None else None, whole, rows) for rows in self.rows
+        ]
         places = [()] * count if devices is None else [(devices[i % len(devices)],) for i in range(count)]
         self.shards: list[Variable] = []
         for number, (make, place) in enumerate(zip(makers, places, strict=True)):
@@ -132,15 +134,15 @@ class PartitionedVariable(Operators):
                 part = f"{self.name}/part_{number}"
                 self.shards.append(Variable(make, trainable=trainable, name=part, dtype=self.dtype))
         with scopes.within(region=self.graph.root, control_inputs=()):
-            self.op: Operation = self._joined([shard.op.outputs[0] for shard in self.shards]).op
+            self.op: Operation = self._join_parts([shard.op.outputs[0] for shard in self.shards]).op
         self.graph.collections.setdefault(PARTITIONED, []).append(self)
 
-    def _maker(self, initialize: Any, whole: Any, rows: range) -> Callable[[], Any]:
+    def _make_shard_initializer(self, initialize: Any, whole: Any, rows: range) -> Callable[[], Any]:
         """Return a function without arguments that computes the initial value of the shard of `rows`."""
         if initialize is not None:
             dims = self.shape.as_tuple()
             return lambda: initialize([*dims[: self.axis], len(rows), *dims[self.axis + 1 :]])
-        return lambda: _taken(whole, self.axis, rows)
+        return lambda: _take_rows(whole, self.axis, rows)
 
     @property
     def graph(self) -> Graph:
@@ -163,9 +165,9 @@ class PartitionedVariable(Operators):
     @public
     def as_tensor(self) -> Tensor:
         """Return all shards as a single tensor of the variable's shape and dtype, rows in order."""
-        return self._joined([shard.value() for shard in self.shards])
+        return self._join_parts([shard.value() for shard in self.shards])
 
-    def _joined(self, parts: list[Tensor]) -> Tensor:
+    def _join_parts(self, parts: list[Tensor]) -> Tensor:
         if len(parts) == 1:
             return parts[0]
         if self.partition_strategy == DIV:
@@ -177,29 +179,29 @@ class PartitionedVariable(Operators):
     @public
     def assign(self, value: Any) -> list[Tensor]:
         """Replace the whole value by `value`, of the variable's dtype and shape, and return each shard's new value."""
-        return self._update("assign", value)
+        return self._update_shards("assign", value)
 
     @public
     def assign_add(self, delta: Any) -> list[Tensor]:
         """Add `delta`, of the variable's dtype and shape, and return the new value of each shard."""
-        return self._update("assign_add", delta)
+        return self._update_shards("assign_add", delta)
 
     @public
     def assign_sub(self, delta: Any) -> list[Tensor]:
         """Subtract `delta`, of the variable's dtype and shape, and return the new value of each shard."""
-        return self._update("assign_sub", delta)
+        return self._update_shards("assign_sub", delta)
 
-    def _update(self, method: str, value: Any) -> list[Tensor]:
+    def _update_shards(self, method: str, value: Any) -> list[Tensor]:
         """Cut a value into the parts of the shards and call a method of each shard with its part."""
         tensor = convert_to_tensor(value, self.dtype)
         if not self.shape.is_compatible_with(tensor.shape):
-            raise _misfit(self.shape, tensor.shape)
+            raise _misfit_error(self.shape, tensor.shape)
         if not tensor.shape.is_fully_known:  # slices would silently drop the rows beyond the last shard's
             expected = constant(np.array(self.shape.as_tuple(), np.int32))
             tensor = behind(tensor, [assert_equal(shape_of(tensor), expected, "shape of the new value")])
             tensor.set_shape(self.shape)
         return [
-            getattr(shard, method)(_taken(tensor, self.axis, rows))
+            getattr(shard, method)(_take_rows(tensor, self.axis, rows))
             for shard, rows in zip(self.shards, self.rows, strict=True)
         ]
 
@@ -234,7 +236,7 @@ def rows_of(size: int, count: int, strategy: str) -> list[range]:
     return [range(a, b) for a, b in pairwise(starts)]
 
 
-def _whole(initial_value: Any, dtype: Any, shape: Any) -> Any:
+def _convert_whole(initial_value: Any, dtype: Any, shape: Any) -> Any:
     """Return the value of all shards, an array or a tensor; None if `initial_value` is called for each shard."""
     if callable(initial_value) and not isinstance(initial_value, Tensor):
         if shape is None:
@@ -249,11 +251,11 @@ def _whole(initial_value: Any, dtype: Any, shape: Any) -> Any:
     known = convert_to_tensor(initial_value, dtype) if as_symbolic(initial_value) else None
     whole: Any = as_array(initial_value, None if dtype is None else as_dtype(dtype)) if known is None else known
     if shape is not None and not Shape(shape).is_compatible_with(Shape(whole.shape)):
-        raise _misfit(Shape(shape), Shape(whole.shape))
+        raise _misfit_error(Shape(shape), Shape(whole.shape))
     return whole
 
 
-def _cut(parts: Sequence[int], shape: Shape, strategy: str) -> tuple[int, int]:
+def _choose_axis(parts: Sequence[int], shape: Shape, strategy: str) -> tuple[int, int]:
     """Return the dimension to cut, and its number of parts."""
     counts = [int(n) for n in parts]
     if len(counts) != len(shape) or any(n < 1 for n in counts) or sum(n > 1 for n in counts) > 1:
@@ -278,12 +280,12 @@ def _cut(parts: Sequence[int], shape: Shape, strategy: str) -> tuple[int, int]:
     return axis, counts[axis]
 
 
-def _taken(value: Any, axis: int, rows: range) -> Any:
+def _take_rows(value: Any, axis: int, rows: range) -> Any:
     """Return some rows along an axis: a view of an array, a tensor of a tensor."""
     return value[(*[slice(None)] * axis, slice(rows.start, rows.stop, rows.step))]
 
 
-def _misfit(wanted: Shape, got: Shape) -> ShapeError:
+def _misfit_error(wanted: Shape, got: Shape) -> ShapeError:
     return ShapeError(
         "the value does not fit a variable in shards",
         wanted=wanted,

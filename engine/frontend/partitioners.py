@@ -38,7 +38,7 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
     [3, 1]
     """
     _check_positive("num_shards", num_shards)
-    return lambda shape, dtype: _along(shape, axis, num_shards)
+    return lambda shape, dtype: _parts_along(shape, axis, num_shards)
 
 
 @public
@@ -71,15 +71,15 @@ def variable_axis_size_partitioner(
     _check_positive("max_shard_bytes", max_shard_bytes)
     _check_positive("max_shards", max_shards or 1)
 
-    def partitioner(shape: Any, dtype: Any) -> list[int]:
+    def choose_parts(shape: Any, dtype: Any) -> list[int]:
         size = _size_along(shape, axis)
-        row = _bytes(shape, dtype, bytes_per_string_element) // max(size, 1)
+        row = _count_bytes(shape, dtype, bytes_per_string_element) // max(size, 1)
         # A slice of size 1 is never cut, so that a large slice may exceed the bound.
         rows_each = max(1, max_shard_bytes // max(row, 1))
         count = math.ceil(size / rows_each)
-        return _along(shape, axis, count if max_shards is None else min(count, max_shards))
+        return _parts_along(shape, axis, count if max_shards is None else min(count, max_shards))
 
-    return partitioner
+    return choose_parts
 
 
 @public
@@ -114,14 +114,14 @@ def min_max_variable_partitioner(
     _check_positive("max_partitions", max_partitions)
     _check_positive("min_slice_size", min_slice_size)
 
-    def partitioner(shape: Any, dtype: Any) -> list[int]:
-        worth = math.ceil(_bytes(shape, dtype, bytes_per_string_element) / min_slice_size)
-        return _along(shape, axis, min(max_partitions, worth))
+    def choose_parts(shape: Any, dtype: Any) -> list[int]:
+        worth = math.ceil(_count_bytes(shape, dtype, bytes_per_string_element) / min_slice_size)
+        return _parts_along(shape, axis, min(max_partitions, worth))
 
-    return partitioner
+    return choose_parts
 
 
-def _along(shape: Any, axis: int, count: int) -> list[int]:
+def _parts_along(shape: Any, axis: int, count: int) -> list[int]:
     """Return the number of parts of each dimension: `count` along `axis`, but at most its size, and 1 elsewhere."""
     parts = [1] * len(Shape(shape))
     parts[axis] = max(1, min(count, _size_along(shape, axis)))
@@ -145,7 +145,7 @@ def known_dims(shape: Any) -> tuple[int, ...]:
     return Shape(shape).as_tuple()
 
 
-def _bytes(shape: Any, dtype: Any, of_string: int) -> int:
+def _count_bytes(shape: Any, dtype: Any, of_string: int) -> int:
     kind: DType = as_dtype(dtype)
     itemsize = of_string if kind is string or kind.numpy is None else kind.numpy.itemsize
     return math.prod(known_dims(shape)) * itemsize

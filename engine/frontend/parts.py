@@ -58,10 +58,10 @@ class Indexed(Scattered):
                 got=whole.shape,
                 hint="give the variable a shape",
             )
-        parts = _spread(key, whole.rank)
+        parts = _spread_key(key, whole.rank)
         part = slice_tensor(whole, key)
         new = convert_to_tensor(value, whole.dtype)
-        if not _broadcasts(new, part):
+        if not _may_broadcast(new, part):
             raise ShapeError(
                 "a value does not fit the part of the variable that it is assigned to",
                 wanted=part.shape,
@@ -73,21 +73,21 @@ class Indexed(Scattered):
 
         new = broadcast_to(new, shape_of(part))
         if not parts:
-            return self._whole(new, whole, name, ordered)
+            return self._assign_whole(new, whole, name, ordered)
         sizes = shape_of(whole)
-        places = [_places(sizes[axis], each) for axis, each in enumerate(parts)]
+        places = [_select_indices(sizes[axis], each) for axis, each in enumerate(parts)]
         # A part is the product of its dimensions' indices; trailing full dimensions become blocks.
         grid = meshgrid(*places, indexing="ij") if len(places) > 1 else places
         indices = apply("Stack", [each.reshape([-1]) for each in grid], axis=1)
         updates = new.reshape(joined([-1], sizes[len(parts) :]))
         return self.scatter_nd_update(indices, updates, name=name, ordered=ordered)
 
-    def _whole(self, new: Tensor, whole: Tensor, name: str | None, ordered: bool) -> Tensor:
+    def _assign_whole(self, new: Tensor, whole: Tensor, name: str | None, ordered: bool) -> Tensor:
         """Assign a value of the variable's size."""
         return self.assign(new.reshape(shape_of(whole)), name, ordered=ordered)  # type: ignore[attr-defined, no-any-return]
 
 
-def _spread(key: Any, rank: int) -> list[Any]:
+def _spread_key(key: Any, rank: int) -> list[Any]:
     """Return a key's index or slice for each dimension, without trailing full slices."""
     parts = list(key) if isinstance(key, tuple) else [key]
     if any(part is None for part in parts):
@@ -102,13 +102,13 @@ def _spread(key: Any, rank: int) -> list[Any]:
     return parts
 
 
-def _places(size: Tensor, part: Any) -> Tensor:
+def _select_indices(size: Tensor, part: Any) -> Tensor:
     """Return the indices of a dimension selected by a key, as a vector."""
     every = apply("Range", *(convert_to_tensor(bound, int32) for bound in (0, size, 1)))
     return slice_tensor(every, part).reshape([-1])
 
 
-def _broadcasts(value: Tensor, part: Tensor) -> bool:
+def _may_broadcast(value: Tensor, part: Tensor) -> bool:
     """Return False if a value is known not to broadcast to a part."""
     if value.rank is None or part.rank is None:
         return True

@@ -97,7 +97,7 @@ def py_function(
     op = build(
         "PyFunction",
         [convert_to_tensor(leaf) for value in inputs for leaf in _leaves_of(value)],
-        name=name or _name(func),
+        name=name or _operation_name(func),
         function=_with_containers(func, inputs, Tout if packed else None),
         Tout=kinds,
         output_shapes=shapes,
@@ -127,18 +127,18 @@ def _with_containers(func: Callable[..., Any], inputs: list[Any], result: Any) -
     packers = [(nest.make_packer(v), len(nest.flatten(v))) if _is_argument(v) else None for v in inputs]
     like = None if result is None else nest.map_structure(dtypes.as_dtype, result)
 
-    def arguments(arrays: tuple[Any, ...]) -> list[Any]:
+    def pack_arguments(arrays: tuple[Any, ...]) -> list[Any]:
         queue = iter(arrays)
         return [next(queue) if p is None else p[0](list(islice(queue, p[1]))) for p in packers]
 
-    def leaves(found: Any) -> Any:
+    def flatten_results(found: Any) -> Any:
         if like is None:
             return found
         try:
             return nest.flatten_up_to(like, found)
         except ValueError as error:
             raise GraphError(
-                f"{_name(func)} returned another structure than Tout: {error}",
+                f"{_operation_name(func)} returned another structure than Tout: {error}",
                 wanted=like,
                 got=found,
                 hint="return the container that Tout is, with a value for each dtype",
@@ -147,16 +147,16 @@ def _with_containers(func: Callable[..., Any], inputs: list[Any], result: Any) -
     if inspect.iscoroutinefunction(func):
 
         @wraps(func)
-        async def awaited(*arrays: Any) -> Any:
-            return leaves(await func(*arguments(arrays)))
+        async def call_coroutine(*arrays: Any) -> Any:
+            return flatten_results(await func(*pack_arguments(arrays)))
 
-        return awaited
+        return call_coroutine
 
     @wraps(func)
-    def called(*arrays: Any) -> Any:
-        return leaves(func(*arguments(arrays)))
+    def call_function(*arrays: Any) -> Any:
+        return flatten_results(func(*pack_arguments(arrays)))
 
-    return called
+    return call_function
 
 
 def _output_shapes(given: Any, count: int, single: bool) -> tuple[Shape, ...]:
@@ -177,7 +177,7 @@ def _output_shapes(given: Any, count: int, single: bool) -> tuple[Shape, ...]:
     return shapes
 
 
-def _name(func: Any) -> str:
+def _operation_name(func: Any) -> str:
     # Lambdas and callable objects have no name that could be an operation's.
     name = getattr(func, "__name__", "")
     return name if name.isidentifier() else "PyFunction"

@@ -98,7 +98,7 @@ class QueueBase(HasComponents):
         ...     session.run(element, {which: 1}).item(), session.run(element, {which: 0}).item()
         (8, 7)
         """
-        listed = _alike(queues)
+        listed = _require_alike(queues)
         handle = apply("QueueChoice", convert_to_tensor(index, kinds.int32), [q.handle for q in listed], name=name)
         return _ChosenQueue(handle, listed)
 
@@ -124,7 +124,7 @@ class QueueBase(HasComponents):
         QueueClosed
             When a step runs the operation, if the queue is closed.
         """
-        return self._put("Enqueue", vals, name or "enqueue")
+        return self._build_enqueue("Enqueue", vals, name or "enqueue")
 
     @public
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
@@ -151,7 +151,7 @@ class QueueBase(HasComponents):
         QueueClosed
             When a step runs the operation, if the queue is closed.
         """
-        return self._put("EnqueueMany", vals, name or "enqueue_many")
+        return self._build_enqueue("EnqueueMany", vals, name or "enqueue_many")
 
     @public
     def dequeue(self, name: str | None = None) -> Any:
@@ -168,7 +168,7 @@ class QueueBase(HasComponents):
             When a step runs the operation, if the queue is closed and has no element left.
         """
         op = build("Dequeue", [self.handle], name=name or "dequeue", dtypes_=self.dtypes, shapes=self.shapes)
-        return self._result(op)
+        return self._results_of(op)
 
     @public
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
@@ -308,7 +308,7 @@ class QueueBase(HasComponents):
         """
         return bridge(self, session, queue, direction)
 
-    def _put(self, type: str, vals: Any, name: str) -> Operation:
+    def _build_enqueue(self, type: str, vals: Any, name: str) -> Operation:
         tensors = tensors_of(self.components_of(vals), self.dtypes)
         return build(type, [self.handle, *tensors], name=name, dtypes_=self.dtypes, shapes=self.shapes)
 
@@ -316,7 +316,7 @@ class QueueBase(HasComponents):
         self._require_shapes(name)
         count = convert_to_tensor(n, kinds.int32)
         op = build("DequeueMany", [self.handle, count], name=name, dtypes_=self.dtypes, shapes=self.shapes, up_to=up_to)
-        return self._result(op)
+        return self._results_of(op)
 
     def _require_shapes(self, name: str) -> None:
         if not all(shape.is_fully_known for shape in self.shapes):
@@ -327,7 +327,7 @@ class QueueBase(HasComponents):
                 hint="make the queue with shapes=, or a PaddingFIFOQueue for sizes that vary",
             )
 
-    def _result(self, op: Operation) -> Any:
+    def _results_of(self, op: Operation) -> Any:
         is_single = self.names is None and self.structure is None and len(op.outputs) == 1
         return op.outputs[0] if is_single else self.named(op.outputs)
 
@@ -341,7 +341,7 @@ class _ChosenQueue(QueueBase):
         # Not HasComponents.__init__, which would build a queue: the handle is the choice's.
         first = queues[0]
         self.dtypes, self.names, self.structure = first.dtypes, first.names, first.structure
-        self.shapes = tuple(_common(shapes) for shapes in zip(*(q.shapes for q in queues), strict=True))
+        self.shapes = tuple(_common_shape(shapes) for shapes in zip(*(q.shapes for q in queues), strict=True))
         self.name, self.handle = handle.op.name, handle
         self.shared_name = " or ".join(q.shared_name for q in queues)
         self.queues = queues
@@ -360,7 +360,7 @@ class _ChosenQueue(QueueBase):
             queue._require_shapes(name)
 
 
-def _common(shapes: Sequence[Shape]) -> Shape:
+def _common_shape(shapes: Sequence[Shape]) -> Shape:
     """Return the common shape of `shapes`; dimensions in which they differ are unknown."""
     if any(shape.rank is None or shape.rank != shapes[0].rank for shape in shapes):
         return Shape(None)
@@ -368,7 +368,7 @@ def _common(shapes: Sequence[Shape]) -> Shape:
     return Shape([dims[0] if len(set(dims)) == 1 else None for dims in sizes])
 
 
-def _alike(queues: Any) -> list[QueueBase]:
+def _require_alike(queues: Any) -> list[QueueBase]:
     """Return the queues as a list; GraphError if any is no queue, or their components differ."""
     listed = list(queues) if isinstance(queues, (list, tuple)) else []
     if not listed or not all(isinstance(queue, QueueBase) for queue in listed):

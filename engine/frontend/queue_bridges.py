@@ -80,9 +80,9 @@ class Bridge:
         return self._pump.task.done()
 
     def __await__(self) -> Generator[Any, Any, int]:
-        return self._wait().__await__()
+        return self._await_end().__await__()
 
-    async def _wait(self) -> int:
+    async def _await_end(self) -> int:
         task = self._pump.task
         await asyncio.wait([task])
         if not task.cancelled():  # a cancelled task was closed, perhaps by another task
@@ -101,10 +101,10 @@ class Bridge:
         user = asyncio.current_task()
         assert user is not None  # coroutines of the block are run by an event loop's task
         self._user, self._requests = user, user.cancelling()
-        self._pump.task.add_done_callback(self._ended)
+        self._pump.task.add_done_callback(self._cancel_user_after_error)
         return self
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _cancel_user_after_error(self, task: asyncio.Task[None]) -> None:
         """Cancel the block's task after an error of the bridge, as a TaskGroup does."""
         if self._user is not None and not task.cancelled() and task.exception() is not None:
             self._cancelled = True
@@ -119,13 +119,13 @@ class Bridge:
         # uncancel() returns the remaining requests: more than before the block means a cancellation from outside,
         # which must go on; so must an error of the block itself.
         if not self._cancelled:
-            await self._leave(error)
+            await self._leave_block(error)
         elif user.uncancel() <= self._requests and (error is None or kind is asyncio.CancelledError):
             if error is None:
                 await _arrival_of_cancellation()
             self._pump.task.result()
 
-    async def _leave(self, error: BaseException | None) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         """Stop the bridge at the end of a block; an error of the block takes precedence over the bridge's."""
         if error is None:
             await self.aclose()
@@ -144,7 +144,7 @@ async def _arrival_of_cancellation() -> None:
 
 def bridge(queue: HasComponents, session: HasResources, asyncio_queue: asyncio.Queue[Any], direction: str) -> Bridge:
     """Start a bridge; see :meth:`QueueBase.bridge`."""
-    _check(queue, session, asyncio_queue, direction)
+    _check_arguments(queue, session, asyncio_queue, direction)
     attrs = dict(queue.handle.op.attrs)
     about = {key: attrs[key] for key in queue.handle.op.definition.attrs if key != "shared_name"}
     storage = storage_of(session.resources, queue.shared_name, queue_spec(**about), queue.name)
@@ -154,18 +154,20 @@ def bridge(queue: HasComponents, session: HasResources, asyncio_queue: asyncio.Q
             move_in, queue=storage, source=OutsideQueue(asyncio_queue), values_of=queue.components_of
         )
     else:
-        move = partial(move_out, queue=storage, target=OutsideQueue(asyncio_queue), value_of=partial(_value, queue))
+        move = partial(
+            move_out, queue=storage, target=OutsideQueue(asyncio_queue), value_of=partial(_pack_element, queue)
+        )
     return Bridge(pumps_of(session.resources).start(move, name, logs=False), direction)
 
 
-def _value(queue: HasComponents, element: Element) -> Any:
+def _pack_element(queue: HasComponents, element: Element) -> Any:
     """Return an element in the form of a user's element."""
     if queue.names is not None:
         return queue.named(element)
     return element[0] if len(element) == 1 else element
 
 
-def _check(queue: HasComponents, session: Any, asyncio_queue: Any, direction: str) -> None:
+def _check_arguments(queue: HasComponents, session: Any, asyncio_queue: Any, direction: str) -> None:
     """Raise an error for arguments of `bridge` that do not fit each other."""
     if not hasattr(session, "resources"):
         raise GraphError(

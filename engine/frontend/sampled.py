@@ -26,7 +26,7 @@ from ..ops.nn.losses import sigmoid_cross_entropy_with_logits, softmax_cross_ent
 from ..ops.random.candidates import log_uniform_candidate_sampler
 from ..ops.support.arguments import index_tensor
 from ..ops.support.common import ensured, size_along
-from .embedding import Shards, classes_of, scoped
+from .embedding import Shards, classes_of, name_in_scope
 
 
 @public
@@ -65,8 +65,8 @@ def compute_accidental_hits(
     >>> [part.tolist() for part in hits.sync()[:2]]
     [[0, 2], [2, 0]]
     """
-    classes, sampled = _classes(true_classes, num_true), _as_int64(sampled_candidates)
-    indices = where(_matches(classes, sampled))
+    classes, sampled = _convert_classes(true_classes, num_true), _as_int64(sampled_candidates)
+    indices = where(_match_classes(classes, sampled))
     examples, ids = indices[:, 0], indices[:, 2]
     weights = fill(shape(ids), constant(float32.min, float32))
     return cast(examples, "int32"), cast(ids, "int64"), apply("Identity", weights, name=name)
@@ -141,9 +141,9 @@ def sampled_softmax_loss(
     ...     np.exp(-session.run(loss))  # one of two classes: that the sample has it too does not count
     array([0.5], dtype=float32)
     """
-    with scopes.within(name=scoped(name)):
-        classes, x = _classes(labels, num_true), convert_to_tensor(inputs)
-        sample = _sample(sampled_values, classes, num_true, num_sampled, num_classes, seed)
+    with scopes.within(name=name_in_scope(name)):
+        classes, x = _convert_classes(labels, num_true), convert_to_tensor(inputs)
+        sample = _convert_sample(sampled_values, classes, num_true, num_sampled, num_classes, seed)
         tables = classes_of(weights, biases, partition_strategy)
         logits, targets = _sampled_logits(*tables, classes, x, sample, remove_accidental_hits)
         return softmax_cross_entropy_with_logits(labels=stop_gradient(targets), logits=logits)
@@ -200,15 +200,15 @@ def nce_loss(
     ...     np.exp(-session.run(loss))  # three questions, each answered with one half
     array([0.125], dtype=float32)
     """
-    with scopes.within(name=scoped(name)):
-        classes, x = _classes(labels, num_true), convert_to_tensor(inputs)
-        sample = _sample(sampled_values, classes, num_true, num_sampled, num_classes, seed)
+    with scopes.within(name=name_in_scope(name)):
+        classes, x = _convert_classes(labels, num_true), convert_to_tensor(inputs)
+        sample = _convert_sample(sampled_values, classes, num_true, num_sampled, num_classes, seed)
         tables = classes_of(weights, biases, partition_strategy)
         logits, targets = _sampled_logits(*tables, classes, x, sample, remove_accidental_hits)
         return reduce_sum(sigmoid_cross_entropy_with_logits(labels=stop_gradient(targets), logits=logits), 1)
 
 
-def _sample(
+def _convert_sample(
     given: Any, classes: Tensor, num_true: int, num_sampled: int, num_classes: int, seed: int | None
 ) -> list[Tensor]:
     """Return sampled classes, and expected counts of true and sampled classes, all without a gradient."""
@@ -240,7 +240,7 @@ def _sampled_logits(
     sampled, true_expected, sampled_expected = sample
     num_true = labels.shape[1]
     # A single lookup for true and sampled classes: each shard is visited once.
-    ids, sizes = _joined(reshape(labels, [-1]), sampled)
+    ids, sizes = _join_vectors(reshape(labels, [-1]), sampled)
     true_rows, sampled_rows = split(cast(weights.lookup(ids), inputs.dtype), sizes)
     true_biases, sampled_biases = split(cast(biases.lookup(ids), inputs.dtype), sizes)
     width = size_along(true_rows, 1) if true_rows.shape[1] is None else true_rows.shape[1]
@@ -251,20 +251,20 @@ def _sampled_logits(
     of_true = of_true - _log_in(inputs, true_expected)
     of_sampled = of_sampled - _log_in(inputs, sampled_expected)
     if remove:
-        hits = reduce_any(_matches(labels, sampled), 1)
+        hits = reduce_any(_match_classes(labels, sampled), 1)
         none = constant(inputs.dtype.min / 2, inputs.dtype)  # stays finite where the largest logit is subtracted
         of_sampled = where(hits, none, of_sampled)
     targets = concat([ones_like(of_true) / num_true, zeros_like(of_sampled)], 1)
     return concat([of_true, of_sampled], 1), targets
 
 
-def _joined(first: Tensor, second: Tensor) -> tuple[Tensor, list[Any]]:
+def _join_vectors(first: Tensor, second: Tensor) -> tuple[Tensor, list[Any]]:
     """Concatenate two vectors of row numbers, and return the sizes that split the result again."""
     sizes = [size_along(t, 0) if t.shape[0] is None else t.shape[0] for t in (first, second)]
     return concat([first, second], 0), sizes
 
 
-def _matches(classes: Tensor, sampled: Tensor) -> Tensor:
+def _match_classes(classes: Tensor, sampled: Tensor) -> Tensor:
     """Compare each true class with each sampled class: bool [batch, num_true, num_sampled]."""
     return equal(expand_dims(classes, 2), sampled)
 
@@ -278,7 +278,7 @@ def _as_int64(values: Any) -> Tensor:
     return cast(index_tensor(values), "int64")
 
 
-def _classes(labels: Any, num_true: int) -> Tensor:
+def _convert_classes(labels: Any, num_true: int) -> Tensor:
     """Return true classes as int64 [batch, num_true]."""
     classes = _as_int64(labels)
     expected = Shape([None, num_true])

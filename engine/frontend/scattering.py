@@ -15,7 +15,7 @@ class Scattered(Operators):
 
     __slots__ = ()
 
-    def _scatter(self, type: str, indices: Any, updates: Any, name: str | None, ordered: bool) -> Tensor:
+    def _build_scatter(self, type: str, indices: Any, updates: Any, name: str | None, ordered: bool) -> Tensor:
         raise NotImplementedError
 
     @public
@@ -23,28 +23,28 @@ class Scattered(Operators):
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
         """Multiply rows `indices` by `updates`, as in `scatter_update`, also `ordered`; repeated rows in sequence."""
-        return self._scatter("ScatterMul", indices, updates, name, ordered)
+        return self._build_scatter("ScatterMul", indices, updates, name, ordered)
 
     @public
     def scatter_div(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
         """Divide rows `indices` by `updates`, as in `scatter_update`, also `ordered`; repeated rows in sequence."""
-        return self._scatter("ScatterDiv", indices, updates, name, ordered)
+        return self._build_scatter("ScatterDiv", indices, updates, name, ordered)
 
     @public
     def scatter_max(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
         """Replace rows `indices` by the elementwise maximum with `updates`, as in `scatter_update`, also `ordered`."""
-        return self._scatter("ScatterMax", indices, updates, name, ordered)
+        return self._build_scatter("ScatterMax", indices, updates, name, ordered)
 
     @public
     def scatter_min(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
         """Replace rows `indices` by the elementwise minimum with `updates`, as in `scatter_update`, also `ordered`."""
-        return self._scatter("ScatterMin", indices, updates, name, ordered)
+        return self._build_scatter("ScatterMin", indices, updates, name, ordered)
 
     @public
     def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
@@ -64,17 +64,17 @@ class Scattered(Operators):
         Tensor
             The new value of the whole variable.
         """
-        return self._scatter("ScatterNdUpdate", indices, updates, name, ordered)
+        return self._build_scatter("ScatterNdUpdate", indices, updates, name, ordered)
 
     @public
     def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
         """Add `updates` at `indices`, as in `scatter_nd_update`, also `ordered`; repeated vectors add up."""
-        return self._scatter("ScatterNdAdd", indices, updates, name, ordered)
+        return self._build_scatter("ScatterNdAdd", indices, updates, name, ordered)
 
     @public
     def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
         """Subtract `updates` at `indices`, as in `scatter_nd_update`, also `ordered`; repeated vectors add up."""
-        return self._scatter("ScatterNdSub", indices, updates, name, ordered)
+        return self._build_scatter("ScatterNdSub", indices, updates, name, ordered)
 
 
 class Scatter(Protocol):
@@ -95,7 +95,7 @@ _VECTORS = """indices : int32 or int64 Tensor of shape [..., k]
         Of shape ``indices.shape[:-1] + ref.shape[k:]``."""
 
 
-def _function(name: str, summary: str, arguments: str, begin: str, updates: str, shown: str) -> Scatter:
+def _define_function(name: str, summary: str, arguments: str, begin: str, updates: str, shown: str) -> Scatter:
     """Return the public function that calls the variable's method of the same name, with its docstring."""
 
     def function(ref: Any, indices: Any, updates: Any, use_locking: Any = None, name: str | None = None) -> Tensor:
@@ -145,12 +145,14 @@ def _function(name: str, summary: str, arguments: str, begin: str, updates: str,
 
 
 def _of_rows(name: str, summary: str, shown: str) -> Scatter:
-    return _function(name, summary, _ROWS, "[8.0, 2.0, 4.0]", "[0, 2], [2.0, 5.0]", f"array([{shown}], dtype=float32)")
+    return _define_function(
+        name, summary, _ROWS, "[8.0, 2.0, 4.0]", "[0, 2], [2.0, 5.0]", f"array([{shown}], dtype=float32)"
+    )
 
 
 def _of_blocks(name: str, summary: str, shown: str) -> Scatter:
     begin, updates = "[[1, 2], [3, 4]]", "[[0, 1], [1, 0]], [10, 20]"
-    return _function(name, summary, _VECTORS, begin, updates, f"array([{shown}], dtype=int32)")
+    return _define_function(name, summary, _VECTORS, begin, updates, f"array([{shown}], dtype=int32)")
 
 
 scatter_update: Scatter = _of_rows(

@@ -48,14 +48,14 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
         controls: tuple[Operation, ...] = ()
     else:
         items = control_inputs if isinstance(control_inputs, (list, tuple)) else [control_inputs]
-        added = [_visible(item) for item in items]
+        added = [_require_visible(item) for item in items]
         # Each dependency once, in the order of the scopes.
         controls = tuple(dict.fromkeys((*scopes.current().control_inputs, *added)))
     with scopes.within(control_inputs=controls):
         yield
 
 
-def _visible(item: Any) -> Operation:
+def _require_visible(item: Any) -> Operation:
     """Return the operation of a control input; GraphError unless its region encloses the current region."""
     if hasattr(item, "with_flow"):
         item = item.flow
@@ -136,7 +136,7 @@ def _device_name(asked: Any) -> str:
 def _device_function(function: Callable[[Operation], str | None]) -> Callable[[Operation], str]:
     """Return a function of an operation that checks the result of a user's device function."""
 
-    def choose(op: Operation) -> str:
+    def choose_device(op: Operation) -> str:
         name = function(op)
         if name is not None and not isinstance(name, str):
             raise GraphError(
@@ -148,7 +148,7 @@ def _device_function(function: Callable[[Operation], str | None]) -> Callable[[O
             )
         return name or ""
 
-    return choose
+    return choose_device
 
 
 @contextmanager
@@ -182,11 +182,11 @@ def colocate_with(op: Any, ignore_existing: bool = False) -> Iterator[None]:
     '/device:CPU:1'
     """
     devices = scopes.current().device if op is None and not ignore_existing else ()
-    with scopes.within(colocate=None if op is None else _operation(op), device=devices):
+    with scopes.within(colocate=None if op is None else _operation_of(op), device=devices):
         yield
 
 
-def _operation(op: Any) -> Operation:
+def _operation_of(op: Any) -> Operation:
     element = region_for(op).graph.as_graph_element(op)
     return element.op if isinstance(element, Tensor) else element
 

@@ -13,7 +13,7 @@ from ..ops.sparse.grouping import sum_of_groups
 from ..ops.sparse.sparse_tensor import as_sparse
 from ..ops.support.common import scalar_like
 from ..ops.support.literals import i32
-from .embedding import Shards, scoped
+from .embedding import Shards, name_in_scope
 
 
 @public
@@ -77,15 +77,15 @@ def embedding_lookup_sparse(
     # A nested list of numbers is a table, a list of tensors is a list of shards.
     is_literal = isinstance(params, (list, tuple)) and not any(hasattr(param, "dtype") for param in params)
     table = Shards.of(convert_to_tensor(params) if is_literal and params else params, partition_strategy)
-    with scopes.within(name=scoped(name or "embedding_lookup_sparse")):
+    with scopes.within(name=name_in_scope(name or "embedding_lookup_sparse")):
         rows = table.lookup(sp.values, max_norm)
         weights = None if sp_weights is None else as_sparse(sp_weights, "embedding_lookup_sparse").values
-        return _combined(rows, weights, sp.indices[:, 0], sp.dense_shape[0], combiner)
+        return _combine_rows(rows, weights, sp.indices[:, 0], sp.dense_shape[0], combiner)
 
 
-def _combined(rows: Tensor, weights: Tensor | None, numbers: Tensor, count: Tensor, combiner: str) -> Tensor:
+def _combine_rows(rows: Tensor, weights: Tensor | None, numbers: Tensor, count: Tensor, combiner: str) -> Tensor:
     """Combine rows into `count` results; `numbers` has the result's number of each row."""
-    total = sum_of_groups(rows if weights is None else rows * _widened(weights, rows), numbers, count)
+    total = sum_of_groups(rows if weights is None else rows * _widen_to_rows(weights, rows), numbers, count)
     if combiner == "sum":
         return total
     if weights is None:
@@ -93,17 +93,17 @@ def _combined(rows: Tensor, weights: Tensor | None, numbers: Tensor, count: Tens
     else:
         squares = weights if combiner == "mean" else apply("Square", weights)
     norm = sum_of_groups(squares, numbers, count)
-    norm = _root(norm) if combiner == "sqrtn" else norm
-    return apply("DivNoNan", total, _widened(norm, total))  # type: ignore[no-any-return]
+    norm = _safe_sqrt(norm) if combiner == "sqrtn" else norm
+    return apply("DivNoNan", total, _widen_to_rows(norm, total))  # type: ignore[no-any-return]
 
 
-def _root(squares: Tensor) -> Tensor:
+def _safe_sqrt(squares: Tensor) -> Tensor:
     """Return the square root, with a gradient of 0 at 0 instead of infinity."""
     positive = squares > 0
     return apply("Where", positive, apply("Sqrt", apply("Where", positive, squares, 1)), squares)  # type: ignore[no-any-return]
 
 
-def _widened(numbers: Tensor, rows: Tensor) -> Tensor:
+def _widen_to_rows(numbers: Tensor, rows: Tensor) -> Tensor:
     """Return a vector with trailing dimensions of size 1, to broadcast with rows."""
     if rows.rank is not None:
         return apply("Reshape", numbers, constant(i32([-1, *[1] * (rows.rank - 1)])))  # type: ignore[no-any-return]

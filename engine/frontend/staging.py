@@ -235,10 +235,10 @@ class MapStagingArea(_Area):
             When a step runs the operation, if the key already has a component in `vals`, or the components take more
             than `memory_limit`.
         """
-        chosen, values = self._chosen(vals, indices)
-        about = self._about(chosen)
+        chosen, values = self._choose_components(vals, indices)
+        about = self._attributes_of(chosen)
         tensors = tensors_of(values, about["dtypes_"])
-        return build("MapStagePut", [self.handle, _key(key), *tensors], name=name or "put", **about)
+        return build("MapStagePut", [self.handle, _convert_key(key), *tensors], name=name or "put", **about)
 
     @public
     def get(self, key: Any = None, indices: Sequence[int] | None = None, name: str | None = None) -> tuple[Tensor, Any]:
@@ -263,14 +263,14 @@ class MapStagingArea(_Area):
         OpError
             When a step runs the operation, if a component was got before.
         """
-        chosen = self._indices(indices)
+        chosen = self._convert_indices(indices)
         # An empty vector of keys asks for the next element.
-        keys = np.zeros(0, np.int64) if key is None else apply("ExpandDims", _key(key), axis=0)
+        keys = np.zeros(0, np.int64) if key is None else apply("ExpandDims", _convert_key(key), axis=0)
         op = build(
             "MapStageGet",
             [self.handle, convert_to_tensor(keys, None if isinstance(keys, Tensor) else kinds.int64)],
             name=name or "get",
-            **self._about(chosen),
+            **self._attributes_of(chosen),
         )
         return op.outputs[0], self.named(op.outputs[1:], chosen)
 
@@ -296,8 +296,8 @@ class MapStagingArea(_Area):
         OpError
             When a step runs the operation, if a component was got before.
         """
-        chosen = self._indices(indices)
-        op = build("MapStagePeek", [self.handle, _key(key)], name=name or "peek", **self._about(chosen))
+        chosen = self._convert_indices(indices)
+        op = build("MapStagePeek", [self.handle, _convert_key(key)], name=name or "peek", **self._attributes_of(chosen))
         return self.named(op.outputs, chosen)
 
     @public
@@ -316,12 +316,12 @@ class MapStagingArea(_Area):
         """Return an operation that drops all elements, also those with missing components."""
         return apply("MapStageClear", self.handle, name=name or "clear")  # type: ignore[no-any-return]
 
-    def _about(self, indices: tuple[int, ...]) -> dict[str, Any]:
+    def _attributes_of(self, indices: tuple[int, ...]) -> dict[str, Any]:
         """Return the attributes of an operation on some components."""
         dtypes, shapes = tuple(self.dtypes[i] for i in indices), tuple(self.shapes[i] for i in indices)
         return {"dtypes_": dtypes, "shapes": shapes, "indices": indices}
 
-    def _chosen(self, vals: Any, indices: Sequence[int] | None) -> tuple[tuple[int, ...], list[Any]]:
+    def _choose_components(self, vals: Any, indices: Sequence[int] | None) -> tuple[tuple[int, ...], list[Any]]:
         """Return the numbers of the components to put, in ascending order, and the components."""
         if isinstance(vals, Mapping) and self.names is not None and set(vals) <= set(self.names) and vals:
             if indices is None:
@@ -334,10 +334,10 @@ class MapStagingArea(_Area):
             if len(values) == len(indices):
                 # Operations list their components in ascending order, whatever the order of `indices`.
                 pairs = sorted(zip(indices, values, strict=True), key=lambda pair: pair[0])
-                return self._indices([i for i, _ in pairs]), [value for _, value in pairs]
+                return self._convert_indices([i for i, _ in pairs]), [value for _, value in pairs]
         raise self.other_components(vals)
 
-    def _indices(self, given: Sequence[Any] | None) -> tuple[int, ...]:
+    def _convert_indices(self, given: Sequence[Any] | None) -> tuple[int, ...]:
         """Return the numbers of components; GraphError if a component is unknown or repeated, or none is given."""
         if given is None:
             return tuple(range(len(self.dtypes)))
@@ -353,5 +353,5 @@ class MapStagingArea(_Area):
         return chosen
 
 
-def _key(key: Any) -> Tensor:
+def _convert_key(key: Any) -> Tensor:
     return convert_to_tensor(key, None if isinstance(key, Tensor) else kinds.int64)

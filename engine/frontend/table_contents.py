@@ -48,7 +48,7 @@ class FileContent:
             raise ValueError(f"{self._path} has {len(lines)} lines, fewer than vocab_size={self._size}")
         keys, values = self._entries(lines[: self._size])
         try:
-            return _as(key, keys).tolist(), _as(value, values)
+            return _as_array(key, keys).tolist(), _as_array(value, values)
         except (ValueError, OverflowError) as error:
             raise ValueError(f"{self._path} has an entry that is no {key} or {value}: {error}") from error
 
@@ -71,7 +71,7 @@ def _lines_of(path: str) -> list[str]:
     return lines
 
 
-def _as(dtype: DType, values: Iterable[Any]) -> Array:
+def _as_array(dtype: DType, values: Iterable[Any]) -> Array:
     """Return numbers, or texts of numbers, as an array."""
     listed = list(values)
     if dtype is not string and any(isinstance(item, str) for item in listed):

@@ -67,7 +67,7 @@ class LookupTable:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}: {self.key_dtype} to {self.value_dtype}{list(self._spec.shape)}>"
 
-    def _handle(self) -> tuple[Tensor, Any]:
+    def _handle_and_key(self) -> tuple[Tensor, Any]:
         """Return the handle in the current graph, and the key that orders its operations (None for constant tables)."""
         graph = scopes.get_default_graph()
         if graph not in self._handles:
@@ -107,11 +107,11 @@ class LookupTable:
         OpError
             When a step runs the operation, if a file of the table cannot be read, or a key has two values.
         """
-        return self._find(self._keys_of(keys), name)
+        return self._find_values(self._keys_of(keys), name)
 
-    def _find(self, keys: Tensor, name: str | None = None) -> Tensor:
+    def _find_values(self, keys: Tensor, name: str | None = None) -> Tensor:
         """Look up keys of the table's dtype."""
-        handle, key = self._handle()
+        handle, key = self._handle_and_key()
         values: Tensor = apply(
             "TableFind",
             handle,
@@ -129,7 +129,7 @@ class LookupTable:
     @public
     def size(self, name: str | None = None) -> Tensor:
         """Return the number of keys, an int64 scalar."""
-        handle, key = self._handle()
+        handle, key = self._handle_and_key()
         return apply("TableSize", handle, name=name or "size", key=key)  # type: ignore[no-any-return]
 
 
@@ -207,7 +207,9 @@ class HashTable(LookupTable):
         check_unique(key_array.tolist(), value_array)
 
     @classmethod
-    def _of(cls, spec: tuple[Any, Any, Any], content: Content, shared_name: str | None, name: str) -> Any:
+    def _make_from_content(
+        cls, spec: tuple[Any, Any, Any], content: Content, shared_name: str | None, name: str
+    ) -> Any:
         # Contents of a file have neither keys nor values to check before a step reads the file.
         table = cls.__new__(cls)
         LookupTable.__init__(table, *spec, content, shared_name, name)
@@ -256,7 +258,7 @@ class HashTable(LookupTable):
         """
         name_of = os.fspath(path)
 
-        def entries(lines: list[str]) -> tuple[list[str], list[str]]:
+        def split_lines(lines: list[str]) -> tuple[list[str], list[str]]:
             rows = [line.split(delimiter) for line in lines]
             most = max(key_column, value_column)
             if short := next((number for number, row in enumerate(rows, 1) if len(row) <= most), None):
@@ -269,15 +271,15 @@ class HashTable(LookupTable):
                 got=f"key_column={key_column}, value_column={value_column}, delimiter={delimiter!r}",
                 hint="from_file(path, 'string', 'int64', -1, key_column=0, value_column=1)",
             )
-        table: HashTable = cls._of(
-            (key_dtype, value_dtype, default_value), FileContent(name_of, entries), shared_name, name
+        table: HashTable = cls._make_from_content(
+            (key_dtype, value_dtype, default_value), FileContent(name_of, split_lines), shared_name, name
         )
         return table
 
     @property
     def initializer(self) -> Operation:
         """Operation that fills the table in the current graph; without it the first lookup does."""
-        handle, _ = self._handle()
+        handle, _ = self._handle_and_key()
         return build("TableInitialize", [handle], name="initialize", key=None)
 
 
@@ -350,7 +352,7 @@ class MutableHashTable(LookupTable):
         OpError
             When a step runs the operation, if only then a mismatch is known.
         """
-        handle, key = self._handle()
+        handle, key = self._handle_and_key()
         key_tensor, value_tensor = self._keys_of(keys), convert_to_tensor(values, self.value_dtype)
         # merge() raises ShapeError if there cannot be a value for each key.
         if key_tensor.shape.rank is not None:
@@ -360,13 +362,13 @@ class MutableHashTable(LookupTable):
     @public
     def remove(self, keys: Any, name: str | None = None) -> Operation:
         """Return an operation that removes `keys`; missing keys are ignored."""
-        handle, key = self._handle()
+        handle, key = self._handle_and_key()
         return build("TableRemove", [handle, self._keys_of(keys)], name=name or "remove", key=key)
 
     @public
     def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
         """Return all keys, a vector, and their values along axis 0, in the same order."""
-        handle, key = self._handle()
+        handle, key = self._handle_and_key()
         op = build(
             "TableExport",
             [handle],

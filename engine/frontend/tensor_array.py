@@ -29,7 +29,7 @@ class _Static:
         self.size = size
         self.infer_shape = infer_shape
 
-    def learn(self, shape: Shape, value: Tensor) -> None:
+    def merge_element_shape(self, shape: Shape, value: Tensor) -> None:
         """Check the shape of an element before a write, and merge it into the element shape (rule 109)."""
         if not self.element_shape.is_compatible_with(shape):
             raise ShapeError(
@@ -134,7 +134,7 @@ class TensorArray:
                 operation=count.op,
                 hint="take one element of it, as size[0]",
             )
-        self._static.size = None if dynamic else _known(count)
+        self._static.size = None if dynamic else _static_count(count)
         self.handle, self.flow = apply(
             "TensorArrayNew",
             count,
@@ -233,9 +233,9 @@ class TensorArray:
         TensorArray
             The array to use from now on.
         """
-        tensor = self._element(value)
-        self._static.learn(tensor.shape, tensor)
-        return self._written(name, "TensorArrayWrite", self.handle, index, tensor, self.flow)
+        tensor = self._convert_element(value)
+        self._static.merge_element_shape(tensor.shape, tensor)
+        return self._write_flow(name, "TensorArrayWrite", self.handle, index, tensor, self.flow)
 
     @public
     def stack(self, name: str | None = None) -> Tensor:
@@ -246,9 +246,9 @@ class TensorArray:
         Tensor
             Of shape ``[size] + element shape``.
         """
-        return self._stack([], name)
+        return self._stack_or_zeros([], name)
 
-    def _stack(self, zeros: list[Tensor], name: str | None) -> Tensor:
+    def _stack_or_zeros(self, zeros: list[Tensor], name: str | None) -> Tensor:
         """Read all elements; `zeros` has the shape of the result, should there be none."""
         return apply(  # type: ignore[no-any-return]
             "TensorArrayStack",
@@ -278,7 +278,7 @@ class TensorArray:
         if shape is None or self.element_shape.is_fully_known:
             return self.stack()
         count = apply("TensorArraySize", self.handle, self.flow)
-        return self._stack([apply("Concat", [apply("ExpandDims", count, axis=0), shape], axis=0)], None)
+        return self._stack_or_zeros([apply("Concat", [apply("ExpandDims", count, axis=0), shape], axis=0)], None)
 
     @public
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
@@ -294,7 +294,7 @@ class TensorArray:
         TensorArray
             The array to use from now on.
         """
-        tensor = self._rows(value)
+        tensor = self._convert_rows(value)
         if self._static.size is not None and tensor.shape[0] is not None and tensor.shape[0] > self._static.size:
             raise ShapeError(
                 "more rows than the TensorArray has elements",
@@ -303,7 +303,7 @@ class TensorArray:
                 operation=tensor.op,
                 hint="make it larger, or with dynamic_size=True",
             )
-        return self._written(name, "TensorArrayUnstack", self.handle, tensor, self.flow)
+        return self._write_flow(name, "TensorArrayUnstack", self.handle, tensor, self.flow)
 
     @public
     def gather(self, indices: Any, name: str | None = None) -> Tensor:
@@ -322,7 +322,7 @@ class TensorArray:
         return apply(  # type: ignore[no-any-return]
             "TensorArrayGather",
             self.handle,
-            _integers(indices),
+            _convert_integers(indices),
             self.flow,
             [],
             name=name,
@@ -346,8 +346,8 @@ class TensorArray:
         TensorArray
             The array to use from now on.
         """
-        tensor = self._rows(value)
-        return self._written(name, "TensorArrayScatter", self.handle, _integers(indices), tensor, self.flow)
+        tensor = self._convert_rows(value)
+        return self._write_flow(name, "TensorArrayScatter", self.handle, _convert_integers(indices), tensor, self.flow)
 
     @public
     def concat(self, name: str | None = None) -> Tensor:
@@ -385,11 +385,11 @@ class TensorArray:
         TensorArray
             The array to use from now on.
         """
-        tensor, counts = self._element(value), _integers(lengths)
+        tensor, counts = self._convert_element(value), _convert_integers(lengths)
         if counts.dtype is not dtypes.int32:
             counts = apply("Cast", counts, dtype=dtypes.int32)
-        self._static.learn(_piece(tensor, counts), tensor)
-        return self._written(name, "TensorArraySplit", self.handle, tensor, counts, self.flow)
+        self._static.merge_element_shape(_piece_shape(tensor, counts), tensor)
+        return self._write_flow(name, "TensorArraySplit", self.handle, tensor, counts, self.flow)
 
     @public
     def size(self, name: str | None = None) -> Tensor:
@@ -427,21 +427,21 @@ class TensorArray:
         """Return an operation that frees the elements; later use is an error."""
         return apply("TensorArrayClose", self.handle, self.flow, name=name)  # type: ignore[no-any-return]
 
-    def _written(self, name: str | None, type: str, *inputs: Any) -> TensorArray:
+    def _write_flow(self, name: str | None, type: str, *inputs: Any) -> TensorArray:
         flow = apply(type, *inputs, name=name)
         must_be_used(flow.op, name)
         return self.with_flow(flow)
 
-    def _element(self, value: Any) -> Tensor:
+    def _convert_element(self, value: Any) -> Tensor:
         if self._static.takes_any_dtype and hasattr(value, "dtype"):
             # The handle exists already, but nothing has used its dtype yet.
             self._static.dtype = self.handle.op.attrs["dtype"] = convert_to_tensor(value).dtype
         self._static.takes_any_dtype = False
         return convert_to_tensor(value, self.dtype)
 
-    def _rows(self, value: Any) -> Tensor:
+    def _convert_rows(self, value: Any) -> Tensor:
         """Return a tensor to write by rows, after a check of the shape of its rows."""
-        tensor = self._element(value)
+        tensor = self._convert_element(value)
         if tensor.rank == 0:
             raise ShapeError(
                 "rows of a scalar were asked for",
@@ -450,24 +450,24 @@ class TensorArray:
                 operation=tensor.op,
                 hint="use write for one element",
             )
-        self._static.learn(tensor.shape[1:], tensor)
+        self._static.merge_element_shape(tensor.shape[1:], tensor)
         return tensor
 
     def __repr__(self) -> str:
         return f"<TensorArray {self.handle.op.name} {self.dtype}{self.element_shape}>"
 
 
-def _integers(value: Any) -> Tensor:
+def _convert_integers(value: Any) -> Tensor:
     # An empty list has no integer dtype by itself.
     return constant([], dtypes.int32) if isinstance(value, (list, tuple)) and not value else convert_to_tensor(value)
 
 
-def _known(count: Tensor) -> int | None:
+def _static_count(count: Tensor) -> int | None:
     value = static_value(count)
     return None if value is None else int(value)
 
 
-def _piece(value: Tensor, lengths: Tensor) -> Shape:
+def _piece_shape(value: Tensor, lengths: Tensor) -> Shape:
     known = static_value(lengths)
     # Pieces of different lengths have no common first dimension.
     equal = known is not None and known.size > 0 and (known == known.flat[0]).all()

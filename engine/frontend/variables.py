@@ -121,24 +121,24 @@ class Variable(Indexed, metaclass=_Kept):
         graph = scopes.get_default_graph()
         # A variable outlives branches and loops, so its operations belong to the root region.
         with scopes.within(region=graph.root, control_inputs=(), name=self.name):
-            self._build(initial_value, dtype, shape)
+            self._build_variable(initial_value, dtype, shape)
         graph.collections.setdefault("variables", []).append(self)
         if trainable:
             graph.collections.setdefault("trainable_variables", []).append(self)
 
-    def _build(self, initial_value: Any, dtype: Any, shape: Any) -> None:
+    def _build_variable(self, initial_value: Any, dtype: Any, shape: Any) -> None:
         """Build the handle, the initializer and the first read."""
-        value = _made(initial_value, shape, dtype) if callable(initial_value) else initial_value
+        value = _call_initializer(initial_value, shape, dtype) if callable(initial_value) else initial_value
         self.initial_value: Tensor = convert_to_tensor(value, dtype, name="initial_value")
         self.dtype: DType = self.initial_value.dtype
         self.shape: Shape = self.initial_value.shape if shape is None else Shape(shape)
         self.handle: Tensor = apply(
             "VariableHandle", name="handle", shared_name=self.name, dtype=self.dtype, shape=self.shape
         )
-        self.initializer: Operation = self._assign(self.initial_value, "initialize").op
+        self.initializer: Operation = self._build_assign(self.initial_value, "initialize").op
         self.op: Operation = self._named_read()
         # Plain uses before the first update share this read.
-        plain_read(self.graph.root, self._key, lambda _: self.op.outputs[0])
+        plain_read(self.graph.root, self._ordering_key, lambda _: self.op.outputs[0])
 
     def _named_read(self) -> Operation:
         # Built directly, since the variable's name is taken already: fetching "w:0" gives the value of w.
@@ -183,14 +183,14 @@ class Variable(Indexed, metaclass=_Kept):
         # A shared read may have been built before the dependencies.
         if scopes.current().control_inputs:
             return self.read_value()
-        return plain_read(scopes.current_region(), self._key, self._read_in)
+        return plain_read(scopes.current_region(), self._ordering_key, self._read_in)
 
     def _read_in(self, region: Region) -> Tensor:
         with scopes.inside(region):
             return self.read_value()
 
     @property
-    def _key(self) -> Any:
+    def _ordering_key(self) -> Any:
         return variable_key(self.handle)
 
     @public
@@ -202,7 +202,7 @@ class Variable(Indexed, metaclass=_Kept):
         Tensor
             Of the variable's dtype and shape.
         """
-        with self._where(name=self.name):
+        with self._device_scope(name=self.name):
             return apply(  # type: ignore[no-any-return]
                 "ReadVariable", self.handle, name="read", dtype=self.dtype, shape=self.shape
             )
@@ -228,17 +228,17 @@ class Variable(Indexed, metaclass=_Kept):
         Tensor
             The new value; run its ``op`` to update only.
         """
-        return self._assign(value, name, ordered)
+        return self._build_assign(value, name, ordered)
 
     @public
     def assign_add(self, delta: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
         """Add `delta`, of the variable's dtype and shape, and return the new value. `ordered` as in `assign`."""
-        return self._update("AssignAddVariable", delta, name, ordered)
+        return self._build_update("AssignAddVariable", delta, name, ordered)
 
     @public
     def assign_sub(self, delta: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
         """Subtract `delta`, of the variable's dtype and shape, and return the new value. `ordered` as in `assign`."""
-        return self._update("AssignSubVariable", delta, name, ordered)
+        return self._build_update("AssignSubVariable", delta, name, ordered)
 
     @public
     def scatter_update(
@@ -260,46 +260,46 @@ class Variable(Indexed, metaclass=_Kept):
         Tensor
             The new value of the whole variable.
         """
-        return self._scatter("ScatterUpdate", indices, updates, name, ordered)
+        return self._build_scatter("ScatterUpdate", indices, updates, name, ordered)
 
     @public
     def scatter_add(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
         """Add `updates` to rows `indices`: as in `scatter_update`, `ordered` too; repeated rows add up."""
-        return self._scatter("ScatterAdd", indices, updates, name, ordered)
+        return self._build_scatter("ScatterAdd", indices, updates, name, ordered)
 
     @public
     def scatter_sub(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
         """Subtract `updates` from rows `indices`: as in `scatter_update`, `ordered` too; repeated rows add up."""
-        return self._scatter("ScatterSub", indices, updates, name, ordered)
+        return self._build_scatter("ScatterSub", indices, updates, name, ordered)
 
-    def _assign(self, value: Any, name: str | None, ordered: bool = True) -> Tensor:
-        tensor = self._fitting(value)
-        with self._where():
+    def _build_assign(self, value: Any, name: str | None, ordered: bool = True) -> Tensor:
+        tensor = self._convert_fitting(value)
+        with self._device_scope():
             return apply(  # type: ignore[no-any-return]
                 "AssignVariable", self.handle, tensor, name=name, shape=self.shape, ordered=ordered
             )
 
-    def _update(self, type: str, delta: Any, name: str | None, ordered: bool) -> Tensor:
-        tensor = self._fitting(delta)
-        with self._where():
+    def _build_update(self, type: str, delta: Any, name: str | None, ordered: bool) -> Tensor:
+        tensor = self._convert_fitting(delta)
+        with self._device_scope():
             result: Tensor = apply(type, self.handle, tensor, name=name, ordered=ordered)
         result.set_shape(self.shape)
         return result
 
-    def _scatter(self, type: str, indices: Any, updates: Any, name: str | None, ordered: bool) -> Tensor:
+    def _build_scatter(self, type: str, indices: Any, updates: Any, name: str | None, ordered: bool) -> Tensor:
         if updates is None:
             indices, updates = indices.indices, indices.values
         rows = convert_to_tensor(updates, self.dtype)
-        with self._where():
+        with self._device_scope():
             return apply(  # type: ignore[no-any-return]
                 type, self.handle, indices, rows, name=name, shape=self.shape, ordered=ordered
             )
 
-    def _fitting(self, value: Any) -> Tensor:
+    def _convert_fitting(self, value: Any) -> Tensor:
         """Convert a value to the variable's dtype; ShapeError if its shape is incompatible with the variable's."""
         tensor = convert_to_tensor(value, self.dtype)
         if not self.shape.is_compatible_with(tensor.shape):
@@ -312,7 +312,7 @@ class Variable(Indexed, metaclass=_Kept):
             )
         return tensor
 
-    def _where(self, **changes: Any) -> Any:
+    def _device_scope(self, **changes: Any) -> Any:
         # Operations on a variable follow its device, not the scopes around them.
         return scopes.within(device=(self.device,) if self.device else scopes.current().device, **changes)
 
@@ -326,7 +326,7 @@ class Variable(Indexed, metaclass=_Kept):
         return f"<Variable {self.name} {self.dtype}{self.shape}>"
 
 
-def _made(initial_value: Callable[..., Any], shape: Any, dtype: Any) -> Any:
+def _call_initializer(initial_value: Callable[..., Any], shape: Any, dtype: Any) -> Any:
     """Return the result of an initializer, called with no arguments, with a shape, or with a shape and a dtype."""
     what = "the initial value of a variable"
     of_shape, of_both = takes(initial_value, (shape,)), takes(initial_value, (shape, dtype))

@@ -93,7 +93,7 @@ def index_table_from_tensor(
     >>> tg.function(lambda: words.lookup(tg.constant(["rose", "thorn", "a"]))).sync()
     array([ 1, -1,  0])
     """
-    keys = _vector(mapping, None if dtype is None else key_dtype_of(dtype))
+    keys = _convert_mapping(mapping, None if dtype is None else key_dtype_of(dtype))
     numbers = np.arange(len(keys))
     check_unique(keys.tolist(), numbers)
     return _IndexTable(keys.dtype, GivenContent(keys.tolist(), numbers), num_oov_buckets, default_value, name)
@@ -131,9 +131,9 @@ def index_to_string_table_from_tensor(
     >>> tg.function(lambda: words.lookup(tg.constant([1, 7], "int64"))).sync().tolist()
     ['rose', 'UNK']
     """
-    texts = _vector(mapping, string)
+    texts = _convert_mapping(mapping, string)
     content = GivenContent(list(range(len(texts))), texts)
-    return HashTable._of(("int64", string, default_value), content, None, name)  # type: ignore[no-any-return]
+    return HashTable._make_from_content(("int64", string, default_value), content, None, name)  # type: ignore[no-any-return]
 
 
 @public
@@ -224,10 +224,10 @@ def index_to_string_table_from_file(
     content = FileContent(
         os.fspath(vocabulary_file), lambda lines: (range(len(lines)), lines), _checked_size(vocab_size)
     )
-    return HashTable._of(("int64", string, default_value), content, None, name)  # type: ignore[no-any-return]
+    return HashTable._make_from_content(("int64", string, default_value), content, None, name)  # type: ignore[no-any-return]
 
 
-def _vector(mapping: Any, dtype: DType | None) -> Array:
+def _convert_mapping(mapping: Any, dtype: DType | None) -> Array:
     vector = values_of(dtype, mapping, "keys")
     if vector.ndim != 1:
         raise ShapeError(

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from ..base.errors import GraphError
-from ..frontend.function_scope import prefix
+from ..frontend.function_scope import traced_prefix
 from ..frontend.regularizers import regularization_losses
 from ..ir import scopes
 from ..ir.apply import constant, convert_to_tensor
@@ -77,7 +77,7 @@ def get_losses(scope: str | None = None, loss_collection: str = LOSSES) -> list[
     (True, [])
     """
     losses = scopes.get_default_graph().collections.get(loss_collection, [])
-    scope_prefix = f"{prefix()}/" if prefix() else ""
+    scope_prefix = f"{traced_prefix()}/" if traced_prefix() else ""
     # Graphs collect the losses of all calls of a function: the call's unique name scope tells them apart.
     names = [loss.op.name.removeprefix(scope_prefix) for loss in losses]
     return [
@@ -110,7 +110,7 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
     ...     len(tg.losses.get_regularization_losses())
     1
     """
-    graph, scope_prefix = scopes.get_default_graph(), f"{prefix()}/" if prefix() else ""
+    graph, scope_prefix = scopes.get_default_graph(), f"{traced_prefix()}/" if traced_prefix() else ""
     noted = get_losses(scope, _REGULARIZATION)
     return noted + regularization_losses(
         graph, lambda name: scope is None or re.match(scope, name.removeprefix(scope_prefix)) is not None

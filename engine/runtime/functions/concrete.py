@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from ...base import nest
 from ...base.errors import GraphError
-from ...frontend.function_scope import ancestors
+from ...frontend.function_scope import find_ancestors
 from ...frontend.variables import Variable
 from ...ir.graph import Graph
 from ...ir.operation import Operation
@@ -80,7 +80,7 @@ class ConcreteFunction:
 
         The trace's steps are forgotten too; running calls are not affected.
         """
-        stay = ancestors([*_collected(self._graph), *_users_outside(self.built)])
+        stay = find_ancestors([*_collected(self._graph), *_users_outside(self.built)])
         gone = [op for op in self.built if op not in stay]
         # Sessions' caches of compiled steps would keep the removed operations alive.
         elements = {*gone, *(tensor for op in gone for tensor in op.outputs)}
@@ -134,7 +134,7 @@ def _read(graph: Graph, fetches: Any) -> list[Variable]:
     reachable: list[Variable] = []
     # A fixed point: an initial value may read a variable whose own initial value reads another.
     while True:
-        reached = ancestors([*targets, *(v.initializer for v in reachable)])
+        reached = find_ancestors([*targets, *(v.initializer for v in reachable)])
         now = [v for v in variables if v.handle.op in reached]
         if len(now) == len(reachable):
             return now
@@ -145,7 +145,7 @@ def _kept_by(graph: Graph, fetches: Any, variables: Sequence[Variable]) -> froze
     """Return the shared names of resources outliving steps that fetches, or initial values of variables, use."""
     elements = [graph.as_graph_element(leaf) for leaf in nest.flatten(fetches)]
     wanted = [e.op if isinstance(e, Tensor) else e for e in elements]
-    reached = ancestors([*wanted, *(v.initializer for v in variables)])
+    reached = find_ancestors([*wanted, *(v.initializer for v in variables)])
     every = [each for op in reached for each in (op, *_inner(op))]
     return frozenset(op.attrs["shared_name"] for op in every if op.definition.outlives_step)
 
