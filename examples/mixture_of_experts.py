@@ -17,7 +17,7 @@ from itertools import islice
 import numpy as np
 import tagloom as tg
 from tagloom.demo import Alphabet, load_text
-from tagloom.demo.text import epochs
+from tagloom.demo.text import cut_epochs
 from tagloom.training import AdamOptimizer
 
 LOWER, UPPER = "/cpu:0", "/cpu:1"  # of the recurrent layers; the experts have the devices after these
@@ -162,7 +162,7 @@ async def train(size, steps, devices=None, say=print, every=40, trace=None):
     text = load_text()
     alphabet = Alphabet.of(text)
     model = Model(len(alphabet), size)
-    windows = epochs(alphabet.encode(text), size.batch, size.length, seed=0)
+    windows = cut_epochs(alphabet.encode(text), size.batch, size.length, seed=0)
     losses, consulted = [], []
     async with tg.Session(model.graph, devices=devices or size.devices, soft_placement=devices is not None) as session:
         await session.run(model.initialize)

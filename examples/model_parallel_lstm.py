@@ -17,7 +17,7 @@ from itertools import islice
 import numpy as np
 import tagloom as tg
 from tagloom.demo import Alphabet, load_text
-from tagloom.demo.text import epochs
+from tagloom.demo.text import cut_epochs
 from tagloom.training import AdamOptimizer
 
 
@@ -103,7 +103,7 @@ async def train(size, steps, devices, say=print, every=20):
     text = load_text()
     alphabet = Alphabet.of(text)
     model = Model(len(alphabet), size)
-    windows = epochs(alphabet.encode(text), size.batch, size.length, seed=0)
+    windows = cut_epochs(alphabet.encode(text), size.batch, size.length, seed=0)
     losses = []
     async with tg.Session(model.graph, devices=devices, soft_placement=devices < size.layers) as session:
         await session.run(model.initialize)

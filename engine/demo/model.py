@@ -150,7 +150,7 @@ class CharacterModel:
             return tg.logical_and(t < most, tg.logical_or(t < minimum, tg.not_equal(last, newline)))
 
         def run_iteration(t: Any, last: Any, logits: Any, h: Any, c: Any, text: tg.TensorArray) -> tuple[Any, ...]:
-            drawn = draw(logits / temperature, draws[t])
+            drawn = draw_class(logits / temperature, draws[t])
             h, c = self._run_cell(self._gate_inputs(drawn), h, c)
             character = tg.squeeze(drawn, name="character")
             return t + 1, character, self.logits(h), h, c, text.write(t, character)
@@ -170,7 +170,7 @@ class CharacterModel:
         return o * tg.tanh(c), c
 
 
-def draw(logits: Any, number: Any) -> Any:
+def draw_class(logits: Any, number: Any) -> Any:
     """Draw a class from the probabilities of logits [1, n] by a number in [0, 1); return int32 [1]."""
     shares = tg.cumsum(tg.softmax(logits), axis=-1)
     # Scaled by the last sum, which rounding may leave below or above 1; the minimum keeps rounding in range, too.

@@ -26,10 +26,10 @@ def load_text() -> str:
     from pydoc_data.topics import topics
 
     text = "\n\n".join(topics[name] for name in sorted(topics))
-    return plain(_GAP.sub(" " * 4, _TABLE.sub("", text)))
+    return to_printable(_GAP.sub(" " * 4, _TABLE.sub("", text)))
 
 
-def plain(text: str) -> str:
+def to_printable(text: str) -> str:
     """Return text in printable ASCII and newlines, of the same length."""
     return _RARE.sub("?", text.translate(_PLAIN))
 
@@ -61,7 +61,7 @@ class Alphabet:
         return "".join(self.characters[i] for i in numbers)
 
 
-def split(numbers: Array, held_out: float = 0.05) -> tuple[Array, Array]:
+def split_held_out(numbers: Array, held_out: float = 0.05) -> tuple[Array, Array]:
     """Split a text into a head for training and a tail, a share `held_out`, for validation."""
     at = int(len(numbers) * (1 - held_out))
     return numbers[:at], numbers[at:]
@@ -76,7 +76,7 @@ class Window:
     continues: bool
 
 
-def windows(numbers: Array, batch: int, length: int, offset: int = 0) -> Iterator[Window]:
+def cut_windows(numbers: Array, batch: int, length: int, offset: int = 0) -> Iterator[Window]:
     """Cut a text into `batch` parallel streams and yield windows of at most `length` characters along them.
 
     Raises
@@ -93,12 +93,12 @@ def windows(numbers: Array, batch: int, length: int, offset: int = 0) -> Iterato
         yield Window(np.ascontiguousarray(inputs[here]), np.ascontiguousarray(targets[here]), start > 0)
 
 
-def epochs(numbers: Array, batch: int, length: int, seed: int) -> Iterator[Window]:
+def cut_epochs(numbers: Array, batch: int, length: int, seed: int) -> Iterator[Window]:
     """Yield windows of full `length` for ever; each pass through the text starts at a random offset."""
     random = np.random.default_rng(seed)
     while True:
         offset = int(random.integers(length))
-        full = [w for w in windows(numbers, batch, length, offset) if len(w.inputs) == length]
+        full = [w for w in cut_windows(numbers, batch, length, offset) if len(w.inputs) == length]
         if not full:
             raise ValueError(f"{len(numbers)} characters are too few for {batch} streams of {length}")
         yield from full

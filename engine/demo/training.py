@@ -16,7 +16,7 @@ from .model import CharacterModel, initial_weights
 from .options import Options
 from .plot import plot_losses, require_matplotlib
 from .storage import load_weights, save_weights
-from .text import Alphabet, epochs, load_text, split, windows
+from .text import Alphabet, cut_epochs, cut_windows, load_text, split_held_out
 
 if TYPE_CHECKING:
     from .progress import Meter
@@ -143,7 +143,7 @@ async def run(options: Options, say: Callable[[str], None] = print) -> Result:
         require_matplotlib()
     text = load_text()
     alphabet, weights = _initial_model(options, text)
-    training, held_out = split(alphabet.encode(text))
+    training, held_out = split_held_out(alphabet.encode(text))
     program = Program(
         weights,
         int(alphabet.encode("\n")[0]),
@@ -155,18 +155,18 @@ async def run(options: Options, say: Callable[[str], None] = print) -> Result:
     say(f"{len(training):,} characters to train on, {len(held_out):,} held out, {len(alphabet)} different ones")
     async with tg.Session(program.graph, memory_limit=options.memory_limit) as session:
         await session.run(program.initialize)
-        before = await judge(session, program, held_out)
+        before = await measure_loss(session, program, held_out)
         say(f"held-out loss before: {before:.3f} nats/char (ln {len(alphabet)} = {math.log(len(alphabet)):.3f})")
-        meter = await train(session, program, training, options)
+        meter = await train_model(session, program, training, options)
         if options.swap:
             say("\n".join(map(str, session.report().swap)))
-        after = await judge(session, program, held_out) if options.steps else before
+        after = await measure_loss(session, program, held_out) if options.steps else before
         say(
             f"held-out loss after: {after:.3f} nats/char; {meter.seconds:.1f} s of training, {meter.speed:,.0f} chars/s"
         )
         if options.save is not None:
             save_weights(options.save, alphabet, await session.read_variables(list(weights)))
-        written = await write(session, program, alphabet, options.temperature)
+        written = await write_text(session, program, alphabet, options.temperature)
     say(f"\n{written}")
     if options.plot is not None:
         plot_losses(options.plot, meter.losses, before, after)
@@ -180,39 +180,39 @@ def _initial_model(options: Options, text: str) -> tuple[Alphabet, dict[str, Arr
     return alphabet, initial_weights(len(alphabet), options.embedding, options.units, options.seed)
 
 
-async def train(session: tg.Session, program: Program, numbers: Array, options: Options) -> Meter:
+async def train_model(session: tg.Session, program: Program, numbers: Array, options: Options) -> Meter:
     """Train for `options.steps` steps and return their Meter; the state carries over between consecutive windows."""
     feeds = [program.inputs, program.targets, *program.state, program.rate]
     step = session.make_step([program.loss, *program.next_state, program.train], feeds)
     zeros = state = program.fresh_state()
-    texts = islice(epochs(numbers, options.batch, options.length, options.seed), options.steps)
+    texts = islice(cut_epochs(numbers, options.batch, options.length, options.seed), options.steps)
     from .progress import Meter  # which imports rich
 
     with Meter(options.steps, options.batch * options.length) as meter:
         for i, window in enumerate(texts):
             state = state if window.continues else zeros
-            rate = options.rate * schedule(i, options.steps)
+            rate = options.rate * scale_learning_rate(i, options.steps)
             loss, *state, _ = await step(window.inputs, window.targets, *state, rate)
             meter.step(float(loss))
     return meter
 
 
-def schedule(step: int, steps: int) -> float:
+def scale_learning_rate(step: int, steps: int) -> float:
     """Return a step's share of the highest learning rate: a rising tenth, then a falling cosine."""
     return min(1.0, 10 * (step + 1) / steps) * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
-async def judge(session: tg.Session, program: Program, numbers: Array) -> float:
+async def measure_loss(session: tg.Session, program: Program, numbers: Array) -> float:
     """Return the mean loss on a text, in nats per character."""
     step = session.make_step([program.loss, *program.next_state], [program.inputs, program.targets, *program.state])
     state, total, count = program.fresh_state(), 0.0, 0
-    for window in windows(numbers, program.batch, _JUDGING_LENGTH):
+    for window in cut_windows(numbers, program.batch, _JUDGING_LENGTH):
         loss, *state = await step(window.inputs, window.targets, *state)
         total, count = total + float(loss) * window.inputs.size, count + window.inputs.size
     return total / count
 
 
-async def write(session: tg.Session, program: Program, alphabet: Alphabet, temperature: float) -> str:
+async def write_text(session: tg.Session, program: Program, alphabet: Alphabet, temperature: float) -> str:
     """Write a text with the model, until a newline after the shortest length or until the longest length."""
     feeds = {
         program.prompt: alphabet.encode(_PROMPT),

@@ -122,12 +122,12 @@ def sigmoid_cross_entropy(
     """
     with name_scope(scope, "sigmoid_cross_entropy_loss") as inner:
         labels, logits = floating_pair(multi_class_labels, logits)
-        labels = _smoothed(labels, label_smoothing, 0.5)
+        labels = _smooth_labels(labels, label_smoothing, 0.5)
         losses = sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
 
-def _smoothed(labels: Tensor, smoothing: Any, towards: Any) -> Tensor:
+def _smooth_labels(labels: Tensor, smoothing: Any, towards: Any) -> Tensor:
     smoothing = static_fraction(smoothing, "label_smoothing")
     return labels * (1 - smoothing) + towards * smoothing if smoothing else labels
 
@@ -170,7 +170,7 @@ def softmax_cross_entropy(
     with name_scope(scope, "softmax_cross_entropy_loss") as inner:
         labels, logits = floating_pair(onehot_labels, logits)
         classes = in_dtype(size_along(logits, -1), logits.dtype)
-        labels = _smoothed(stop_gradient(labels), label_smoothing, 1 / classes)
+        labels = _smooth_labels(stop_gradient(labels), label_smoothing, 1 / classes)
         losses = softmax_cross_entropy_with_logits(labels=labels, logits=logits)
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 

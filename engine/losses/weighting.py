@@ -88,13 +88,13 @@ def compute_weighted_loss(
         # Sums of float16 or bfloat16 would lose digits or overflow.
         wide = in_dtype(losses, accumulator_dtype(losses.dtype))
         weights = fitting_weights(weights, wide)
-        loss = in_dtype(_reduced(wide * weights, weights, reduction), losses.dtype)
+        loss = in_dtype(_reduce_losses(wide * weights, weights, reduction), losses.dtype)
         # Unreduced losses are no scalars, which get_total_loss would refuse.
         add_loss(loss, None if reduction == Reduction.NONE else loss_collection)
         return loss
 
 
-def _reduced(weighted: Tensor, weights: Tensor, reduction: str) -> Tensor:
+def _reduce_losses(weighted: Tensor, weights: Tensor, reduction: str) -> Tensor:
     """Return the reduction of weighted losses; a divisor of 0 makes the result 0."""
     if reduction == Reduction.NONE:
         return weighted

@@ -70,18 +70,19 @@ def numerical_gradients(
         slopes = np.zeros(array.shape, array.dtype)
         for place in np.ndindex(array.shape):
             slopes[place] = sum(
-                unit * derivative(_along(function, values, k, place, unit), step, stencil) for unit in units(array)
+                unit * derivative(_restrict_to_line(function, values, k, place, unit), step, stencil)
+                for unit in unit_directions(array)
             )
         found.append(slopes)
     return found
 
 
-def units(array: Array) -> tuple[complex, ...]:
+def unit_directions(array: Array) -> tuple[complex, ...]:
     """Return the directions in which an element of an array can move."""
     return (1, 1j) if array.dtype.kind == "c" else (1,)
 
 
-def moved(arrays: Sequence[Array], k: int, place: tuple[int, ...], distance: complex) -> list[Array]:
+def move_element(arrays: Sequence[Array], k: int, place: tuple[int, ...], distance: complex) -> list[Array]:
     """Return the arrays with an element of the k-th array moved; only the k-th array is copied."""
     others = list(arrays)
     others[k] = np.array(arrays[k])
@@ -89,13 +90,13 @@ def moved(arrays: Sequence[Array], k: int, place: tuple[int, ...], distance: com
     return others
 
 
-def _along(
+def _restrict_to_line(
     function: Callable[..., Any], arrays: Sequence[Array], k: int, place: tuple[int, ...], unit: complex
 ) -> Callable[[float], float]:
     """Return the function's value as a function of the distance by which an element is moved along `unit`."""
 
-    def value(distance: float) -> float:
-        result = np.asarray(function(*moved(arrays, k, place, unit * distance)))
+    def evaluate_at(distance: float) -> float:
+        result = np.asarray(function(*move_element(arrays, k, place, unit * distance)))
         if result.size != 1 or result.dtype.kind == "c":
             raise DtypeError(
                 "only a real number has a gradient of this kind",
@@ -105,4 +106,4 @@ def _along(
             )
         return float(result.reshape(()))
 
-    return value
+    return evaluate_at

@@ -22,8 +22,8 @@ from ..ir.tensor import Tensor
 from ..ops.array.creation import zeros_like
 from ..ops.control.placeholders import placeholder
 from ..runtime.session import Session
-from .differences import FOURTH_ORDER, Array, moved, units
-from .running import initialize, run_to_end
+from .differences import FOURTH_ORDER, Array, move_element, unit_directions
+from .running import initialize_variables, run_to_end
 
 # By bytes of a real number: the step of differences, and the tolerance relative to the largest element. Steps are
 # powers of two, so moving an element rounds little.
@@ -171,16 +171,16 @@ class _Check:
     async def run(self, order: int, executor: str, settings: Settings) -> None:
         """Compare the gradients of each order, in ascending order."""
         async with Session(self.graph, executor=executor, settings=settings) as session:
-            await initialize(session)
+            await initialize_variables(session)
             targets = self.results
             for k in range(1, order + 1):
                 targets = await self._check_order(session, targets, k)
 
     async def _check_order(self, session: Session, targets: list[Tensor], order: int) -> list[Tensor]:
         """Compare the gradients of an order and return them, as the targets of the next order."""
-        values = await self._values(session, targets, self.arrays)
+        values = await self._run_step(session, targets, self.arrays)
         # Twice: differences of a random function would be noise, and its failure would look like a wrong gradient.
-        again = await self._values(session, targets, self.arrays)
+        again = await self._run_step(session, targets, self.arrays)
         if not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in zip(values, again)):
             raise GraphError(
                 f"{self.name} gives different results for equal arguments",
@@ -188,34 +188,34 @@ class _Check:
                 got="one that draws random numbers or changes state",
                 hint="draw outside of it, and pass what was drawn as an argument",
             )
-        cotangents = [self._draw(value) for value in values]
+        cotangents = [self._draw_like(value) for value in values]
         with self.graph.as_default():
             xs = [self.xs[k] for k in self.moving]
             found = gradients(targets, xs, [constant(c) for c in cotangents])
             pulled = [zeros_like(x) if g is None else convert_to_tensor(g) for x, g in zip(xs, found, strict=True)]
-        slopes = await self._values(session, pulled, self.arrays)
+        slopes = await self._run_step(session, pulled, self.arrays)
         total = _Total(self, session, targets, cotangents)
-        compared = [await self._compare(total, k, slope) for k, slope in zip(self.moving, slopes, strict=True)]
+        compared = [await self._compare_argument(total, k, slope) for k, slope in zip(self.moving, slopes, strict=True)]
         worst = max(compared, key=lambda each: each.excess, default=None)
         if worst is not None and worst.excess > 1:
-            raise AssertionError(await self._explain(total, worst, order))
+            raise AssertionError(await self._explain_difference(total, worst, order))
         return pulled
 
-    async def _values(self, session: Session, tensors: list[Tensor], arrays: Sequence[Array]) -> list[Array]:
+    async def _run_step(self, session: Session, tensors: list[Tensor], arrays: Sequence[Array]) -> list[Array]:
         found: list[Array] = await session.run(tensors, dict(zip(self.xs, arrays, strict=True)))
         return found
 
-    def _draw(self, value: Array) -> Array:
+    def _draw_like(self, value: Array) -> Array:
         noise: Any = self.random.standard_normal(value.shape)
         if value.dtype.kind == "c":
             noise = noise + 1j * self.random.standard_normal(value.shape)
         return np.asarray(noise, value.dtype)
 
-    async def _compare(self, total: _Total, k: int, slope: Array) -> _Difference:
+    async def _compare_argument(self, total: _Total, k: int, slope: Array) -> _Difference:
         """Return the element of argument k with the largest error of its gradient."""
-        step, tolerance = self._bounds(self.xs[k].dtype)
-        places = list(self._places(self.arrays[k].shape))
-        wanted = np.array([await total.slope(k, place, step) for place in places])
+        step, tolerance = self._choose_step_and_tolerance(self.xs[k].dtype)
+        places = list(self._choose_places(self.arrays[k].shape))
+        wanted = np.array([await total.compute_slope(k, place, step) for place in places])
         got = np.array([complex(slope[place]) for place in places])
         largest = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
         rtol, atol = (tolerance if chosen is None else chosen for chosen in (self.rtol, self.atol))
@@ -227,7 +227,7 @@ class _Check:
         worst = int(apart.argmax())
         return _Difference(k, places[worst], wanted[worst], got[worst], bound, int((apart > bound).sum()), len(places))
 
-    def _places(self, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def _choose_places(self, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         size = int(np.prod(shape, dtype=np.int64))
         chosen = range(size)
         if size > self.elements:
@@ -235,16 +235,16 @@ class _Check:
         for flat in chosen:
             yield tuple(int(index) for index in np.unravel_index(flat, shape)) if shape else ()
 
-    def _bounds(self, dtype: DType) -> tuple[float, float]:
+    def _choose_step_and_tolerance(self, dtype: DType) -> tuple[float, float]:
         """Return step and tolerance for an argument: the largest of its dtype and the results' dtypes."""
         found = [_step_and_tolerance(each) for each in (dtype, *(result.dtype for result in self.results))]
         step, tolerance = max(each[0] for each in found), max(each[1] for each in found)
         return (step if self.step is None else self.step), tolerance
 
-    async def _explain(self, total: _Total, worst: _Difference, order: int) -> str:
+    async def _explain_difference(self, total: _Total, worst: _Difference, order: int) -> str:
         """Return the message for a wrong gradient; a difference with half the step tells a kink from a mistake."""
-        step, _ = self._bounds(self.xs[worst.argument].dtype)
-        half = await total.slope(worst.argument, worst.place, step / 2)
+        step, _ = self._choose_step_and_tolerance(self.xs[worst.argument].dtype)
+        half = await total.compute_slope(worst.argument, worst.place, step / 2)
         hint = "look at the gradients of the operations on the way, and of custom_gradient"
         if not abs(half - worst.wanted) <= 8 * worst.tolerance:
             hint = "the differences disagree: the function has a kink or a jump there, or needs another step="
@@ -253,8 +253,8 @@ class _Check:
         return "\n  ".join(
             [
                 f"a gradient of order {order} of {self.name} is not the numerical derivative",
-                f"wanted: {_write(worst.wanted)} by differences; {_write(half)} with half the step",
-                f"got: {_write(worst.got)} by tagloom.gradients",
+                f"wanted: {_format_value(worst.wanted)} by differences; {_format_value(half)} with half the step",
+                f"got: {_format_value(worst.got)} by tagloom.gradients",
                 f"argument: {self.labels[worst.argument]}" + (f", element {place}" if place else ""),
                 f"difference: {apart}, tolerance {format_number(worst.tolerance)}; "
                 f"{worst.wrong} of {worst.taken} elements differ",
@@ -271,20 +271,20 @@ class _Total:
         self._step = session.make_step(targets, feeds=check.xs)
         self._wide = [np.conj(c).astype(np.complex128 if c.dtype.kind == "c" else np.float64) for c in cotangents]
 
-    async def slope(self, k: int, place: tuple[int, ...], step: float) -> complex:
+    async def compute_slope(self, k: int, place: tuple[int, ...], step: float) -> complex:
         """Return the derivative by an element of argument k."""
         array = self._check.arrays[k]
         size = float(abs(array[place]))
         # Scaled by a power of two, not by the element itself, so the distance stays a power of two.
         distance = step * (2.0 ** np.floor(np.log2(size)) if size > 1 and np.isfinite(size) else 1.0)
         found = 0j
-        for unit in units(array):
+        for unit in unit_directions(array):
             for places, weight in FOURTH_ORDER.items():
-                value = await self._at(moved(self._check.arrays, k, place, unit * (places * distance)))
+                value = await self._sum_results(move_element(self._check.arrays, k, place, unit * (places * distance)))
                 found += unit * weight * value / distance
         return found
 
-    async def _at(self, arrays: Sequence[Array]) -> float:
+    async def _sum_results(self, arrays: Sequence[Array]) -> float:
         values = await self._step(*arrays)
         return float(sum(np.sum(c * np.asarray(v, c.dtype)).real for c, v in zip(self._wide, values, strict=True)))
 
@@ -304,5 +304,5 @@ def _step_and_tolerance(dtype: DType) -> tuple[float, float]:
     return _STEPS[size], _TOLERANCES[size]
 
 
-def _write(value: complex) -> str:
+def _format_value(value: complex) -> str:
     return f"{value:.6g}" if np.iscomplexobj(value) and complex(value).imag else f"{complex(value).real:.6g}"

@@ -28,7 +28,7 @@ def run_to_end(coroutine: Coroutine[Any, Any, Result]) -> Result:
         return threads.submit(copy_context().run, asyncio.run, coroutine).result()
 
 
-async def initialize(session: Session) -> None:
+async def initialize_variables(session: Session) -> None:
     """Initialize the variables of a session's graph."""
     with session.graph.as_default():
         initializers = [variable.initializer for variable in global_variables()]

@@ -20,7 +20,7 @@ from ..ir.misuse import refuses_misuse
 from ..ops.control.placeholders import placeholder
 from ..runtime.session import Session
 from .differences import Array
-from .running import initialize, run_to_end
+from .running import initialize_variables, run_to_end
 
 Variant = Settings | Mapping[str, Any]
 
@@ -114,13 +114,13 @@ def assert_same_under(
             hint="pass {} first for a session's defaults",
         )
     if function is not None:
-        graph, fetches, feeds = _build(function, arguments)
+        graph, fetches, feeds = _build_graph(function, arguments)
     else:
         graph = _graph_of(fetches)
-    return run_to_end(_compare_all(graph, fetches, dict(feeds or {}), [_options(v) for v in variants], (rtol, atol)))
+    return run_to_end(_compare_all(graph, fetches, dict(feeds or {}), [_options_of(v) for v in variants], (rtol, atol)))
 
 
-def _build(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Graph, Any, dict[Any, Any]]:
+def _build_graph(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Graph, Any, dict[Any, Any]]:
     """Return a function's graph, and the fetches and feeds of its step."""
     arrays = [as_array(leaf) for leaf in nest.flatten(list(arguments))]
     graph = Graph()
@@ -145,7 +145,7 @@ def _graph_of(fetches: Any) -> Graph:
     )
 
 
-def _options(variant: Variant) -> dict[str, Any]:
+def _options_of(variant: Variant) -> dict[str, Any]:
     return {"settings": variant} if isinstance(variant, Settings) else dict(variant)
 
 
@@ -158,33 +158,33 @@ async def _compare_all(
 ) -> Any:
     """Return the first variant's results, or raise AssertionError for the first difference of another variant."""
     first, *others = variants
-    wanted = await _run(graph, fetches, feeds, first)
+    wanted = await _run_once(graph, fetches, feeds, first)
     for options in others:
         try:
-            found = await _run(graph, fetches, feeds, options)
+            found = await _run_once(graph, fetches, feeds, options)
         except Exception as error:
             raise AssertionError(
-                f"the step fails under {_describe(options)} alone\n  wanted: the results under {_describe(first)}\n"
+                f"the step fails under {_describe_options(options)} alone\n  wanted: the results under {_describe_options(first)}\n"
                 f"  got: {type(error).__name__}: {error}"
             ) from error
         for (label, left), (_, right) in zip(nest.walk(wanted), nest.walk(found), strict=True):
-            problem = None if left is None else _difference(np.asarray(left), np.asarray(right), *tolerances)
+            problem = None if left is None else _describe_difference(np.asarray(left), np.asarray(right), *tolerances)
             if problem is not None:
                 want, got, result, rest = problem
                 raise AssertionError(
-                    f"results differ under {_describe(options)}\n  wanted: {want} under {_describe(first)}\n"
+                    f"results differ under {_describe_options(options)}\n  wanted: {want} under {_describe_options(first)}\n"
                     f"  got: {got}\n  result: {label or 'the result'}, {result}\n  difference: {rest}"
                 )
     return wanted
 
 
-async def _run(graph: Graph, fetches: Any, feeds: dict[Any, Any], options: dict[str, Any]) -> Any:
+async def _run_once(graph: Graph, fetches: Any, feeds: dict[Any, Any], options: dict[str, Any]) -> Any:
     async with Session(graph, **options) as session:
-        await initialize(session)
+        await initialize_variables(session)
         return await session.run(fetches, feeds)
 
 
-def _describe(options: Mapping[str, Any]) -> str:
+def _describe_options(options: Mapping[str, Any]) -> str:
     """Return the text of a variant: its options that differ from a session's defaults."""
     parts = []
     for name, value in options.items():
@@ -198,7 +198,9 @@ def _describe(options: Mapping[str, Any]) -> str:
     return ", ".join(parts).replace("Settings()", "the session's defaults") or "the session's defaults"
 
 
-def _difference(left: Array, right: Array, rtol: float | None, atol: float | None) -> tuple[str, str, str, str] | None:
+def _describe_difference(
+    left: Array, right: Array, rtol: float | None, atol: float | None
+) -> tuple[str, str, str, str] | None:
     """Return texts of the largest difference of two arrays: both values, the place and the amount; None if equal."""
     form = f"{left.dtype}{list(left.shape)}"
     if left.dtype != right.dtype or left.shape != right.shape:
@@ -218,7 +220,7 @@ def _difference(left: Array, right: Array, rtol: float | None, atol: float | Non
     count = f"{int(wrong.sum())} of {wrong.size} elements differ"
     size = "bits only" if apart[place] == 0 and left.dtype.kind not in "OSUTb" else format_number(float(apart[place]))
     amount = count if left.dtype.kind in "OSUTb" else f"{size}; {count}, tolerance {format_number(bound)}"
-    return _text(left[place]), _text(right[place]), where, amount
+    return _format_value(left[place]), _format_value(right[place]), where, amount
 
 
 def _compare_numbers(left: Array, right: Array, rtol: float | None, atol: float | None) -> tuple[Array, Array, float]:
@@ -242,7 +244,7 @@ def _compare_numbers(left: Array, right: Array, rtol: float | None, atol: float 
     return ~(same | (finite & np.isfinite(b) & (apart <= bound))), apart, bound
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return repr(value.item() if isinstance(value, np.generic) and value.dtype.kind in "biuOSU" else value).removeprefix(
         "np."
     )

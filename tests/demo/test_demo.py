@@ -9,9 +9,9 @@ import tagloom as tg
 from tagloom.cli import main
 from tagloom.demo import Alphabet, CharacterModel, Options, load_text, load_weights, run, save_weights
 from tagloom.demo import plot as plotting
-from tagloom.demo.model import draw, initial_weights
-from tagloom.demo.text import epochs, plain, split, windows
-from tagloom.demo.training import Program, schedule
+from tagloom.demo.model import draw_class, initial_weights
+from tagloom.demo.text import cut_epochs, cut_windows, split_held_out, to_printable
+from tagloom.demo.training import Program, scale_learning_rate
 
 SMALL = {"units": 8, "embedding": 4, "batch": 4, "length": 6, "steps": 3}
 
@@ -42,7 +42,7 @@ def test_the_text_is_plain_and_long():
     text = load_text()
     assert len(text) > 300_000
     assert set(text) <= {"\n", *map(chr, range(32, 127))}
-    assert plain("\u201cit\u2019s\u2026\u201d \u00df") == '"it\'s." ?'
+    assert to_printable("\u201cit\u2019s\u2026\u201d \u00df") == '"it\'s." ?'
     assert Alphabet.of("banana").characters == "abn"
 
 
@@ -54,30 +54,30 @@ def test_an_alphabet_names_what_it_does_not_know():
 
 
 def test_windows_follow_their_streams_to_the_end():
-    found = list(windows(np.arange(101), batch=2, length=20))
+    found = list(cut_windows(np.arange(101), batch=2, length=20))
     np.testing.assert_array_equal(np.concatenate([w.inputs for w in found])[:, 1], np.arange(50, 100))
     np.testing.assert_array_equal(np.concatenate([w.targets for w in found])[:, 0], np.arange(1, 51))
     assert [(len(w.inputs), w.continues) for w in found] == [(20, False), (20, True), (10, True)]
     with pytest.raises(ValueError, match="too few"):
-        list(windows(np.arange(3), batch=4, length=2))
+        list(cut_windows(np.arange(3), batch=4, length=2))
 
 
 def test_epochs_go_on_for_ever_with_full_windows():
-    stream = epochs(np.arange(60), batch=2, length=8, seed=0)
+    stream = cut_epochs(np.arange(60), batch=2, length=8, seed=0)
     found = [next(stream) for _ in range(10)]
     assert {w.inputs.shape for w in found} == {(8, 2)}
     assert sum(not w.continues for w in found) == 4, "three windows fit one pass"
     with pytest.raises(ValueError, match="too few"):
-        next(epochs(np.arange(50), batch=10, length=8, seed=0))
+        next(cut_epochs(np.arange(50), batch=10, length=8, seed=0))
 
 
 def test_the_tail_is_held_out():
-    training, held_out = split(np.arange(100))
+    training, held_out = split_held_out(np.arange(100))
     assert (training[-1], held_out[0], len(held_out)) == (94, 95, 5)
 
 
 def test_the_rate_rises_then_falls():
-    rates = [schedule(i, 100) for i in range(100)]
+    rates = [scale_learning_rate(i, 100) for i in range(100)]
     assert rates[0] == pytest.approx(0.1)
     assert 9 <= int(np.argmax(rates)) <= 10
     assert rates[-1] < 1e-3
@@ -118,7 +118,7 @@ async def test_a_memory_limit_needs_swapping_for_long_texts():
 def test_draws_fall_by_their_shares():
     with tg.Graph().as_default() as graph:
         number = tg.placeholder("float32", [])
-        drawn = draw(tg.constant([[0.0, math.log(2.0), 0.0]]), number)
+        drawn = draw_class(tg.constant([[0.0, math.log(2.0), 0.0]]), number)
     with tg.SyncSession(graph) as session:
         found = [int(session.run(drawn, {number: u})[0]) for u in (0, 0.2, 0.3, 0.7, 0.8, 0.9999999)]
     assert found == [0, 0, 1, 1, 2, 2]
