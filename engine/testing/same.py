@@ -164,7 +164,8 @@ async def _compare_all(
             found = await _run_once(graph, fetches, feeds, options)
         except Exception as error:
             raise AssertionError(
-                f"the step fails under {_describe_options(options)} alone\n  wanted: the results under {_describe_options(first)}\n"
+                f"the step fails under {_describe_options(options)} alone\n"
+                f"  wanted: the results under {_describe_options(first)}\n"
                 f"  got: {type(error).__name__}: {error}"
             ) from error
         for (label, left), (_, right) in zip(nest.walk(wanted), nest.walk(found), strict=True):
@@ -172,7 +173,8 @@ async def _compare_all(
             if problem is not None:
                 want, got, result, rest = problem
                 raise AssertionError(
-                    f"results differ under {_describe_options(options)}\n  wanted: {want} under {_describe_options(first)}\n"
+                    f"results differ under {_describe_options(options)}\n"
+                    f"  wanted: {want} under {_describe_options(first)}\n"
                     f"  got: {got}\n  result: {label or 'the result'}, {result}\n  difference: {rest}"
                 )
     return wanted
