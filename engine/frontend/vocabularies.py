@@ -37,8 +37,8 @@ class _IndexTable(HashTable):
         """Return the number of each key, an int64 Tensor of the shape of `keys`; `name` names the operation."""
         key_tensor = self._keys_of(keys)
         if not self._buckets:
-            return self._find(key_tensor, name)
-        numbers = self._find(key_tensor)
+            return self._find_values(key_tensor, name)
+        numbers = self._find_values(key_tensor)
         texts = key_tensor if self.key_dtype is string else as_string(key_tensor)
         # Buckets follow the vocabulary, whose size is only known to the step if it comes from a file.
         others = super().size() + string_to_hash_bucket(texts, self._buckets)

@@ -360,9 +360,12 @@ class Checkpointer:
         self._register_statistics(session)
         check_names(session.graph, self._only)
         try:
-            wanted = self._make_matching(session, partial, rename, cast, on_mismatch)
+            # A function of the saved arrays, because the newest checkpoint is only known after damaged ones are skipped.
+            wanted: Matching = lambda saved: match_variables(  # noqa: E731
+                session.graph, saved, self._only, rename, partial, cast, on_mismatch
+            )
             if path is not None:
-                return await self._restore_from_file(session, os.fspath(path), wanted, consistent)
+                return await self._load_file(session, os.fspath(path), wanted, consistent)
             return await self._restore_newest(session, wanted, consistent)
         except CheckpointError as error:
             error.source = source  # raised in a reading thread, without a line of the user
@@ -375,9 +378,7 @@ class Checkpointer:
         skipped: dict[Path, str] = {}
         while (path := await asyncio.to_thread(self._newest_but, skipped)) is not None:
             try:
-                return await self._restore_from_file(
-                    session, str(path), wanted, consistent, open_checkpoint, skipped.values()
-                )
+                return await self._load_file(session, str(path), wanted, consistent, open_checkpoint, skipped.values())
             except DamagedFile as error:
                 if not os.path.lexists(path):  # removed by another process, whose retention policy ran
                     continue
@@ -395,12 +396,7 @@ class Checkpointer:
     def _newest_but(self, skipped: Collection[Path]) -> Path | None:
         return next((each for each in reversed(self.checkpoints()) if each not in skipped), None)
 
-    def _make_matching(
-        self, session: Session, partial: bool, rename: Rename, cast: bool, on_mismatch: OnMismatch
-    ) -> Matching:
-        return lambda saved: match_variables(session.graph, saved, self._only, rename, partial, cast, on_mismatch)
-
-    async def _restore_from_file(
+    async def _load_file(
         self,
         session: Session,
         path: str,

@@ -28,5 +28,5 @@ def check_names(graph: Graph, names: Collection[str] | None) -> None:
             "a checkpointer is for variables that the graph of the session does not have",
             wanted="names in variables=, as of tagloom.global_variables()",
             got=", ".join(unknown[:5]),
-            hint="look for the scopes in front of them, or pass the Variables themselves",
+            hint="look for the scopes that begin their names, or pass the Variables themselves",
         )

@@ -59,11 +59,11 @@ def _of_shard(
 ) -> Iterable[tuple[str, Slice]]:
     """Yield a shard and its optimizer slots, each with its name and its Slice."""
     for each in variables:
-        behind = each.name.removeprefix(shard.name)
+        suffix = each.name.removeprefix(shard.name)
         # Slots are recognised by name and shape: graphs do not record which variables are slots.
         is_its = each.name == shard.name or (each.name.startswith(shard.name + "/") and each.shape == shard.shape)
         if is_its:
-            yield each.name, Slice(whole.name + behind, whole.shape.as_tuple(), whole.axis, rows)
+            yield each.name, Slice(whole.name + suffix, whole.shape.as_tuple(), whole.axis, rows)
 
 
 def aliases_of(graph: Graph) -> dict[str, str]:

@@ -80,11 +80,11 @@ class AsyncReplicas(Replicas):
             begun = identity(local)  # read before the update, because built before it
             update = self.optimizer.apply_gradients([*pairs], self.global_step)
             with control_dependencies([begun, update]):
-                behind = cast(self.global_step.value(), dtypes.int64)
+                step_after = cast(self.global_step.value(), dtypes.int64)
                 counted = identity(True)
         # A replica that takes from a queue ends when the queue is closed and empty.
         drains = bool(uses_of(self.global_step.graph, [gradient for gradient, _ in pairs]).takes)
-        return Replica(number, local, counted, behind, behind - begun - 1, drains)
+        return Replica(number, local, counted, step_after, step_after - begun - 1, drains)
 
 
 class AsyncGroup(ReplicaGroup):

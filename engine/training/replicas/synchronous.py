@@ -148,10 +148,10 @@ class SyncReplicas(Replicas):
                 counted = self._arrivals.apply_grad(mark, local).outputs[0]
             with control_dependencies([counted]):
                 # The step ends with the next update, not with its gradient: a fast replica waits for the others.
-                behind = _await_newer_step(tokens, local, cast(self.global_step.read_value(), dtypes.int64))
-            staleness = (behind - local) * cast(logical_not(counted), dtypes.int64)
+                step_after = _await_newer_step(tokens, local, cast(self.global_step.read_value(), dtypes.int64))
+            staleness = (step_after - local) * cast(logical_not(counted), dtypes.int64)
         drains = bool(uses_of(self.global_step.graph, [gradient for gradient, _ in pairs]).takes)
-        return Replica(number, local, counted, behind, staleness, drains)
+        return Replica(number, local, counted, step_after, staleness, drains)
 
     def _get_accumulators(self, number: int, pairs: list[tuple[Any, Variable]]) -> list[ConditionalAccumulator]:
         """Return the variables' accumulators, made for the first replica and shared by all."""
