@@ -360,7 +360,7 @@ class Checkpointer:
         self._register_statistics(session)
         check_names(session.graph, self._only)
         try:
-            # A function of the saved arrays, because the newest checkpoint is only known after damaged ones are skipped.
+            # A function of the saved arrays: damaged checkpoints are skipped before the file to match is known.
             wanted: Matching = lambda saved: match_variables(  # noqa: E731
                 session.graph, saved, self._only, rename, partial, cast, on_mismatch
             )
