@@ -93,6 +93,7 @@ class Program:
         self.state: tuple[tg.Tensor, ...] = tuple(
             tg.placeholder("float32", [self.batch, self.model.units], name=n) for n in ("h", "c")
         )
+        # Fed at each step, because the schedule depends on the total number of steps, unknown to the graph.
         self.rate: tg.Tensor = tg.placeholder("float32", [], name="rate")
         if self.spare:
             h, c = self.state
@@ -102,6 +103,7 @@ class Program:
             self.loss = self.model.loss(outputs, self.targets)
         optimizer = AdamOptimizer(self.rate, beta2=0.99)
         gradients, variables = zip(*optimizer.compute_gradients(self.loss), strict=True)
+        # Gradients through many time steps explode now and then; a single such step would ruin the weights.
         clipped, _ = tg.clip_by_global_norm(gradients, _LARGEST_NORM)
         self.train: tg.Operation = optimizer.apply_gradients(zip(clipped, variables, strict=True), name="train")
 
@@ -114,6 +116,7 @@ class Program:
 
     def fresh_state(self) -> list[Array]:
         """Return zeros for the state."""
+        # One array for both h and c: feeds are only read.
         return [np.zeros((self.batch, self.model.units), np.float32)] * 2
 
 

@@ -94,12 +94,14 @@ def _append_results(regions: Sequence[Region], roles: Sequence[str], structures:
         _check_arrays(path, roles, column, name)
         hint, is_weak = _dtype_of_result(column)
         if is_weak:
+            # All regions get their results column by column, so one number is valid in each.
             weak.append(len(regions[0].results))
         for branch, (region, leaf) in enumerate(zip(regions, column, strict=True)):
             with scopes.inside(region):
                 # Region 0 is the false branch, where an operation stands for False.
                 region.results.append(to_tensor(leaf, hint, done=branch != 0))
         if of_slices:
+            # Widened instead of refused: the dtype of indices is not the user's choice.
             _widen_indices(regions)
         _check_dtypes(path, roles, [r.results[-1] for r in regions], name)
     for region in regions:

@@ -156,6 +156,7 @@ class Shards:
     def lookup(self, ids: Tensor, max_norm: Any = None) -> Tensor:
         """Return rows by their numbers, of any shape."""
         if len(self.parts) == 1:
+            # A single shard keeps the order of the ids: there is nothing to partition or stitch.
             return self._gather_rows(0, ids, max_norm)
         flat = ids if ids.rank == 1 else reshape(ids, [-1])
         numbers, rows = self.assign_to_shards(flat)

@@ -65,6 +65,7 @@ class _Call:
 
     def get_or_make(self, name: str, make: Callable[[], Any]) -> Any:
         kept, place = self._kept(), self._variable_key(name)
+        # Existing variables count too, so that the n-th request of every call finds the n-th variable.
         self._seen[place[0]] += 1
         if place not in kept:
             with scopes.within(name=self._scope_of_variables()):
@@ -75,6 +76,7 @@ class _Call:
         return self._variable_key(name) in self._kept()
 
     def _kept(self) -> dict[tuple[str, int], Any]:
+        # The graph is the owner: a function traced in two graphs has separate variables in each.
         return scopes.get_default_graph().kept_variables.setdefault(self._function.number, {})
 
     def _variable_key(self, name: str) -> tuple[str, int]:

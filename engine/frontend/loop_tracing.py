@@ -34,6 +34,7 @@ class TracedLoop:
         self.paths = [path or "the loop variable" for path, _ in nest.walk(loop_vars)]
         self.leaves = nest.flatten(loop_vars)
         self.inits = [to_tensor(leaf) for leaf in self.leaves]
+        # Variables whose dtype the body may still choose: they begin with literals or weak tensors.
         self.weak = {i for i, leaf in enumerate(self.leaves) if is_weak_leaf(leaf)}
         self.retyped: dict[int, DType] = {}  # initial dtypes of literals, as required by the body
         self.still_weak: set[int] = set()  # the retyped literals that only met other literals
@@ -98,6 +99,7 @@ class TracedLoop:
             # The required dtype is a tensor's, hence final.
             if i not in self.still_weak:
                 self.weak.discard(i)
+        # New regions, because the operations of the failed attempt have the old dtypes.
         self.retyped, self.still_weak, self.given_way = {}, set(), []
         self.cond = self._make_region("loop predicate")
         self.body = self._make_region("loop body")
@@ -203,6 +205,7 @@ class TracedLoop:
                     hint="use reduce_all or reduce_any",
                 )
             if self.maximum is not None:
+                # The hidden counter is the last parameter, after the user's variables.
                 predicate = apply("LogicalAnd", self.cond.params[-1] < self.maximum, predicate)
             self.cond.results.append(predicate)
             keep_effects(self.cond, self.cond.results)
@@ -210,6 +213,7 @@ class TracedLoop:
     def trace_body(self, function: Callable[..., Any]) -> None:
         """Trace the body, and check its results against the loop variables."""
         structure = trace_function(self.body, function, self._pack_arguments(self.body), "the body of while_loop")
+        # A body of a single variable may return the new value without its list.
         if self.is_sequence and len(self.loop_vars) == 1 and type(structure) not in (list, tuple):
             structure = [structure]
         difference = nest.difference(self.loop_vars, structure)
@@ -226,6 +230,7 @@ class TracedLoop:
                 self.body.results.append(self._convert_result(i, leaf))
             keep_effects(self.body, self.body.results)
             if self.maximum is not None:
+                # In the position of the hidden counter's parameter, so after the user's results.
                 self.body.results.append(self.body.params[-1] + 1)
 
     def _convert_result(self, i: int, leaf: Any) -> Tensor:
@@ -273,6 +278,7 @@ class TracedLoop:
                 operation=result.op,
                 hint=f"use cast(..., '{param.dtype}') in the body",
             )
+        # A narrower shape is allowed: the variable keeps its invariant.
         if not param.shape.includes(result.shape):
             raise LoopVariableError(
                 f"loop variable {self.paths[i]} changes its shape",

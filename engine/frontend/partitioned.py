@@ -134,6 +134,7 @@ class PartitionedVariable(Operators):
                 part = f"{self.name}/part_{number}"
                 self.shards.append(Variable(make, trainable=trainable, name=part, dtype=self.dtype))
         with scopes.within(region=self.graph.root, control_inputs=()):
+            # In the root region: sessions fetch this operation, wherever the variable was made.
             self.op: Operation = self._join_parts([shard.op.outputs[0] for shard in self.shards]).op
         self.graph.collections.setdefault(PARTITIONED, []).append(self)
 

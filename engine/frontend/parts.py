@@ -97,6 +97,7 @@ def _spread_key(key: Any, rank: int) -> list[Any]:
     dots = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
     after = parts[dots + 1 :]
     parts = [*parts[:dots], *[slice(None)] * (rank - dots - len(after)), *after]
+    # Trailing full slices would only enlarge the grid of indices.
     while parts and isinstance(parts[-1], slice) and parts[-1] == slice(None):
         parts.pop()
     return parts

@@ -84,6 +84,7 @@ class Bridge:
 
     async def _await_end(self) -> int:
         task = self._pump.task
+        # wait() does not cancel the bridge's task if the waiting task is cancelled.
         await asyncio.wait([task])
         if not task.cancelled():  # a cancelled task was closed, perhaps by another task
             task.result()
@@ -114,6 +115,7 @@ class Bridge:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the bridge, and replace the cancellation by the bridge's error, unless others cancelled the task too."""
+        # Without `_user` the done callback does nothing: it must not cancel code after the block.
         user, self._user = self._user, None
         assert user is not None
         # uncancel() returns the remaining requests: more than before the block means a cancellation from outside,

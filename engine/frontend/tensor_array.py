@@ -122,6 +122,7 @@ class TensorArray:
                 hint="give both, or neither",
             )
         if handle is not None and flow is not None:
+            # An existing array: no operation is built, and its size is unknown here.
             self.handle, self.flow = handle, flow
             return
         dynamic = (size is None) if dynamic_size is None else dynamic_size
@@ -143,6 +144,7 @@ class TensorArray:
             element_shape=self._static.element_shape,
             dynamic_size=dynamic,
             identical_shapes=infer_shape,
+            # None means True, as in TensorFlow.
             clear_after_read=clear_after_read is not False,
             array_name=tensor_array_name or "",
         )
@@ -183,6 +185,7 @@ class TensorArray:
         TensorArray
             With the same handle, dtype and element shape.
         """
+        # Past __init__, because the static properties are shared by all objects of an array.
         array = TensorArray.__new__(TensorArray)
         array.handle, array.flow, array._static = self.handle, flow, self._static
         return array
@@ -429,6 +432,7 @@ class TensorArray:
 
     def _write_flow(self, name: str | None, type: str, *inputs: Any) -> TensorArray:
         flow = apply(type, *inputs, name=name)
+        # Order is in the flow alone: a write whose flow has no reader would be pruned silently.
         must_be_used(flow.op, name)
         return self.with_flow(flow)
 

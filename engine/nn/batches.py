@@ -112,6 +112,7 @@ class Batch:
         arrays_of = nest.flatten(inputs)
         arrays = [TensorArray(x.dtype, shape(x)[0]).unstack(x) for x in arrays_of]
         rows = self._static_batch_size(state) if lengths is None else lengths.shape
+        # The first output decides the dtype of its array; `output_dtype` is a guess from the state.
         made = [
             TensorArray(self.output_dtype, steps, element_shape=[*rows, *s]).of_first_written()
             for s in self.output_sizes
@@ -127,6 +128,7 @@ class Batch:
             return t + 1, [a.write(t, x) for a, x in zip(written, fresh, strict=True)], after
 
         _, made, state = while_loop(lambda t, *_: t < steps, run_step, (0, made, state), name="time", **options)
+        # Without any step nothing is written, so the shape of the zeros is passed to `stack_or`.
         batch = shape(arrays_of[0])[1:2]
         stacked = [a.stack_or(concat([batch, size], 0)) for a, size in zip(made, self.output_sizes, strict=True)]
         return self._pack_outputs(stacked), state
@@ -140,6 +142,7 @@ class Batch:
         return nest.pack_as(map_sizes(lambda size: 0, self.cell.output_size), leaves)
 
     def _pad_to_all_steps(self, output: Tensor) -> Tensor:
+        # The loop stops after the longest row; outputs of later steps are zeros, as of ended rows.
         missing = self.steps - shape(output)[0]
         result: Tensor = pad(output, [[0, missing], *[[0, 0]] * ((output.rank or 1) - 1)])
         result.set_shape([None, *output.shape[1:]])

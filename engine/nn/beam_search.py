@@ -257,12 +257,14 @@ class BeamSearchDecoder(Decoder):
         return expand_dims(state.log_probs, 2) + symbols, expand_dims(lengths, 2)
 
     def _length_penalty(self, lengths: Tensor) -> Tensor:
+        # Wu et al., 2016, equation 14: the constants make the penalty of a single symbol 1.
         return pow((5.0 + cast(lengths, self.dtype)) / 6.0, self.penalty)
 
     def _gather_parents(self, x: Tensor, parents: Tensor) -> Tensor:
         """Return the rows of the chosen beams; a scalar unchanged."""
         if x.rank == 0:
             return x
+        # States have a row for each beam: the beams of an example are consecutive rows.
         rows = expand_dims(numbers(self.rows) * self.width, 1) + parents
         return gather(x, reshape(rows, [-1]))
 

@@ -276,6 +276,7 @@ def dynamic_decode(
         options = loop_options(parallel_iterations, swap_memory)
         outputs, state, lengths = loop.run(maximum_iterations, options)
         lengths = decoder.final_lengths(state, lengths)
+        # Still time first, because a beam search backtracks along time; only results are swapped.
         outputs, state = decoder.finalize(outputs, state, lengths)
         return outputs if output_time_major else nest.map_structure(swap_time_and_batch, outputs), state, lengths
 

@@ -93,6 +93,7 @@ def get_variable(
     if custom_getter is not None:
         getter = compose_getters(custom_getter, scope.custom_getter)
     full = f"{scope.name}/{name}" if scope.name else name
+    # As in TensorFlow 1, a custom getter receives the getter that it wraps, and may change its arguments.
     return get(full, **given) if getter is None else getter(get, full, **given)
 
 

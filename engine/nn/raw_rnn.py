@@ -135,9 +135,11 @@ class _Loop:
         pairs = zip(nest.flatten(self.empty), nest.flatten_as(self.empty, emit), strict=True)
         # The first call may not have known the dtype of the emission.
         empty = [cast(z, getattr(y, "dtype", z.dtype)) for z, y in pairs]
+        # `ended` is of the preceding step: a row emits in the step in which it ends, and zeros afterwards.
         emitted = _select_rows(ended, nest.pack_as(self.empty, empty), emit)
         arrays = [a.write(time, e) for a, e in zip(arrays, emitted, strict=True)]
         state = nest.pack_as(state, _select_rows(ended, state, after))
+        # Ended rows stay ended, whatever loop_fn returns; None keeps the loop state.
         return time + 1, logical_or(ended, fresh), x, state, arrays, kept if new is None else new
 
 

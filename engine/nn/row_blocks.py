@@ -89,6 +89,7 @@ class RowBlocks:
         ]
         # Parts are consecutive in time: each lacks the dropped rows, all together the steps after the longest row.
         made: Tensor = pad(concat(whole, 0), [[0, self.steps - self.ends[-1]], [0, 0], *_empty_paddings(parts[0])])
+        # Slices at computed positions have no static sizes, but their sum is known.
         made.set_shape([self.steps if isinstance(self.steps, int) else None, self.size, *parts[0].shape[2:]])
         return made
 

@@ -124,6 +124,7 @@ class Store:
 
     def close_inside(self, name: str) -> None:
         """Reset the numbers of openings of the scopes within a scope."""
+        # Set to 0, not deleted: a dict must not change its size during the iteration.
         for other in self.opened:
             if other.startswith(f"{name}/"):
                 self.opened[other] = 0
@@ -134,6 +135,7 @@ _current: ContextVar[VariableScope | None] = ContextVar("tagloom_variable_scope"
 
 def store_of(graph: Graph) -> Store:
     """Return the Store of a graph, made on the first call."""
+    # The graph is the owner, so that variables end with their graph.
     found = graph.collections.setdefault(_STORE, [])
     if not found:
         found.append(Store())
@@ -152,6 +154,7 @@ def get_variable_scope() -> VariableScope:
     'a/b'
     """
     store, scope = store_of(scopes.get_default_graph()), _current.get()
+    # A scope entered for another graph has no meaning in this graph.
     return scope if scope is not None and scope.store is store else store.root
 
 
@@ -272,6 +275,7 @@ def compose_getters(getter: Callable[..., Any], outer: Callable[..., Any] | None
     """Compose a custom getter with the enclosing scope's getter, if any."""
     if outer is None:
         return getter
+    # The inner getter is called first; its `get` is the outer getter.
     return lambda get, *args, **kwargs: getter(partial(outer, get), *args, **kwargs)
 
 
@@ -280,6 +284,7 @@ def _enter_scope(scope: VariableScope, jumps: bool) -> Iterator[None]:
     """Make a scope current for the block; restore or reset the numbers of openings at its end."""
     store = scope.store
     store.opened[scope.name] += 1
+    # Copied after this opening is counted: only openings inside the block are undone.
     before = Counter(store.opened)
     token = _current.set(scope)
     try:
