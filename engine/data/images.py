@@ -53,7 +53,7 @@ def from_images(files: Files, channels: int = 3, parallel: int = 2) -> Dataset:
 
     def read_image(path: str) -> tuple[str, Array]:
         with open(path, "rb") as file:
-            return path, decode_image(file.read_image(), channels)
+            return path, decode_image(file.read(), channels)
 
     read_image.__qualname__ = "from_images"  # the name in errors
     spec = (TensorSpec([], "string"), TensorSpec([None, None, channels], "uint8"))
