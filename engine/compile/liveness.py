@@ -71,12 +71,12 @@ def liveness(tensors: Any) -> Any:
     """
     leaves = nest.flatten(tensors)
     for leaf in leaves:
-        _check(leaf, leaves[0])
-    predicates = _predicates(list(dict.fromkeys(leaves)))
+        _refuse_foreign_tensors(leaf, leaves[0])
+    predicates = _collect_predicates(list(dict.fromkeys(leaves)))
     return nest.map_structure(lambda tensor: str(predicates[tensor]), tensors)
 
 
-def _check(leaf: Any, first: Any) -> None:
+def _refuse_foreign_tensors(leaf: Any, first: Any) -> None:
     """Refuse objects other than tensors of the first tensor's graph, and tensors of unfinished regions."""
     if not isinstance(leaf, Tensor) or leaf.graph is not first.graph:
         raise GraphError(
@@ -95,7 +95,7 @@ def _check(leaf: Any, first: Any) -> None:
             )
 
 
-def _predicates(tensors: Sequence[Tensor]) -> dict[Tensor, Predicate]:
+def _collect_predicates(tensors: Sequence[Tensor]) -> dict[Tensor, Predicate]:
     """Return the predicates of tensors of the same graph."""
     if not tensors:
         return {}
@@ -103,7 +103,7 @@ def _predicates(tensors: Sequence[Tensor]) -> dict[Tensor, Predicate]:
     outside = [t for t in tensors if t.region is graph.root]
     inside = [t for t in tensors if t.region is not graph.root]
     # Targets, so that the copy keeps their regions.
-    owners = dict.fromkeys(owner for t in inside for owner in _owners(t))
+    owners = dict.fromkeys(owner for t in inside for owner in _enclosing_structures(t))
     # Each tensor in a region gets a Watch there, by which it is identified in the lowered program.
     program = lower(copy_program(Program(graph, (), outside, list(owners), inside)))
     operations = topological_order(needed(program))
@@ -113,7 +113,7 @@ def _predicates(tensors: Sequence[Tensor]) -> dict[Tensor, Predicate]:
     return {tensor: predicates[counterpart] for tensor, counterpart in lowered.items()}
 
 
-def _owners(tensor: Tensor) -> Iterator[Operation]:
+def _enclosing_structures(tensor: Tensor) -> Iterator[Operation]:
     """Yield the Conds and Whiles around a tensor."""
     for region in tensor.region.ancestors():
         if region.owner is not None:

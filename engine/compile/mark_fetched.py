@@ -24,14 +24,14 @@ def mark_fetched(program: Program) -> Program:
     operations = program.graph.root.operations
     takes = [op for op in operations if MARK in op.attrs]
     if takes:
-        users = _users(program)
-        passing = _passing(operations, users)
+        users = _find_users(program)
+        passing = _find_forwarding_operations(operations, users)
         for op in takes:
             op.attrs[MARK] = all(user in passing for user in users[op])
     return program
 
 
-def _users(program: Program) -> dict[Operation, list[Operation]]:
+def _find_users(program: Program) -> dict[Operation, list[Operation]]:
     """Return the readers of each operation's outputs and the operations with a control input from it."""
     users: dict[Operation, list[Operation]] = defaultdict(list)
     for op in program.graph.root.walk():
@@ -42,7 +42,7 @@ def _users(program: Program) -> dict[Operation, list[Operation]]:
     return users
 
 
-def _passing(operations: list[Operation], users: dict[Operation, list[Operation]]) -> set[Operation]:
+def _find_forwarding_operations(operations: list[Operation], users: dict[Operation, list[Operation]]) -> set[Operation]:
     """Return the operations that only forward values on their way to the caller."""
     # Greatest fixed point: start with all candidates, drop those with another kind of user, and their sources again.
     passing = {op for op in operations if _computes_nothing(op)}

@@ -40,7 +40,7 @@ def add_order(program: Program) -> bool:
     substitute(program, equal)
     order = _Order(accesses)
     if accesses.written:
-        order.region(program.graph.root, {})
+        order.order_region(program.graph.root, {})
     return bool(equal or order.made)
 
 
@@ -61,17 +61,17 @@ class _Accesses:
         self.of: dict[Operation, dict[Key, Operation]] = {}
         self.writes: dict[Operation, set[Key]] = {}
         self.written: set[Key] = set()
-        self._region(root)
+        self._note_region(root)
 
-    def _region(self, region: Region) -> None:
-        frames = _frames(region)
+    def _note_region(self, region: Region) -> None:
+        frames = _hand_made_frames(region)
         for op in region.operations:
             for inner in op.regions:
-                self._region(inner)
+                self._note_region(inner)
             if frames.get(op, ROOT) == ROOT:
-                self._note(op)
+                self._note_access(op)
 
-    def _note(self, op: Operation) -> None:
+    def _note_access(self, op: Operation) -> None:
         """Record the accesses of an operation and of operations in its regions."""
         accesses: dict[Key, Operation] = {}
         writes: set[Key] = set()
@@ -89,7 +89,7 @@ class _Accesses:
             self.written |= writes
 
 
-def _frames(region: Region) -> dict[Operation, str]:
+def _hand_made_frames(region: Region) -> dict[Operation, str]:
     """Return the frames of operations in hand-made loops, inside of which there is no order (rule 146)."""
     by_hand = any(op.role is Role.ENTER for op in region.operations)
     return assign_frames(region.operations).of if by_hand else {}
@@ -158,20 +158,20 @@ class _Order:
         regions = {op.region for op in accesses.of}
         self.by_hand = {region for region in regions if any(op.role in SWITCHES for op in region.operations)}
 
-    def region(self, region: Region, states: States) -> None:
+    def order_region(self, region: Region, states: States) -> None:
         """Order the accesses of a region; `states` holds the states at its beginning, and at its end afterwards."""
         for op in list(region.operations):
             keys = {k: access for k, access in self.accesses.of.get(op, {}).items() if k in self.accesses.written}
             if op.is_while and keys:
-                self._loop(op, keys, states)
+                self._order_loop(op, keys, states)
             elif op.is_cond and keys:
-                self._cond(op, keys, states)
+                self._order_cond(op, keys, states)
             else:
                 for key in keys:
-                    _wait(op, states.setdefault(key, _State()).before(is_write(op)))
-                    self._note(op, key, states, is_write(op))
+                    _add_control_inputs(op, states.setdefault(key, _State()).before(is_write(op)))
+                    self._note_access(op, key, states, is_write(op))
 
-    def _note(self, op: Operation, key: Key, states: States, write: bool) -> None:
+    def _note_access(self, op: Operation, key: Key, states: States, write: bool) -> None:
         """Make later accesses wait for `op`, an access or a token."""
         if op.region in self.by_hand:  # its deadness must not spread to operations that wait for it
             self.made = True
@@ -181,14 +181,14 @@ class _Order:
         else:
             states[key].reads.append(op)
 
-    def _cond(self, op: Operation, keys: dict[Key, Operation], states: States) -> None:
+    def _order_cond(self, op: Operation, keys: dict[Key, Operation], states: States) -> None:
         """Order the accesses in the branches of a Cond, and add a token for each key as a result."""
         self.made = True
         ends = []
         for branch in op.regions:
             # Copies: both branches begin with the accesses before the Cond, and neither sees those of the other.
             inside = {key: _State([*s.writes], [*s.reads]) for key, s in states.items()}
-            self.region(branch, inside)
+            self.order_region(branch, inside)
             ends.append(inside)
         for key, access in keys.items():
             before, write = states.setdefault(key, _State()), key in self.accesses.writes[op]
@@ -197,17 +197,17 @@ class _Order:
                 # A token of reads covers the branch's own reads: those before the Cond are still in the state.
                 done = end.get(key, before)
                 waits = done.before(True) if write else [r for r in done.reads if r not in before.reads]
-                tokens.append(_token(branch, access, waits))
-            self._leave(access, key, states, add_result(op, tokens), write)
+                tokens.append(_append_token(branch, access, waits))
+            self._wait_for_token(access, key, states, add_result(op, tokens), write)
 
-    def _loop(self, op: Operation, keys: dict[Key, Operation], states: States) -> None:
+    def _order_loop(self, op: Operation, keys: dict[Key, Operation], states: States) -> None:
         """Order the accesses in a While, and add a loop variable for each key as a token."""
         self.made = True
         cond, body = op.regions
         before = {key: states.setdefault(key, _State()) for key in keys}
         writes = self.accesses.writes[op]
         for key, access in keys.items():
-            start = _token(op.region, access, before[key].before(key in writes))
+            start = _append_token(op.region, access, before[key].before(key in writes))
             add_variable(op, start, SCALAR, f"{access.name}/order")
             for region in op.regions:
                 region.params[-1].op.attrs["label"] = f"order of {key[1]}"
@@ -218,26 +218,26 @@ class _Order:
             for of_region in tokens
         ]
         for region, inside in zip((cond, body), states_in, strict=True):
-            self.region(region, inside)
+            self.order_region(region, inside)
         first = num_results(op) - len(keys)
         for i, (key, access) in enumerate(keys.items()):
             end, token = states_in[1][key], tokens[1][key]
             after = Builder(body, access, "order").tensor("Identity", token)
-            _wait(after.op, end.before(True) if key in writes else end.reads)
+            _add_control_inputs(after.op, end.before(True) if key in writes else end.reads)
             body.results.append(after)
-            self._leave(access, key, states, op.outputs[first + i], key in writes)
+            self._wait_for_token(access, key, states, op.outputs[first + i], key in writes)
 
-    def _leave(self, access: Operation, key: Key, states: States, token: Tensor, write: bool) -> None:
+    def _wait_for_token(self, access: Operation, key: Key, states: States, token: Tensor, write: bool) -> None:
         """Make later accesses wait for a token returned by a Cond or While."""
-        self._note(Builder(token.region, access, "order").emit("Identity", token), key, states, write)
+        self._note_access(Builder(token.region, access, "order").emit("Identity", token), key, states, write)
 
 
-def _token(region: Region, like: Operation, waits: Sequence[Operation]) -> Tensor:
+def _append_token(region: Region, like: Operation, waits: Sequence[Operation]) -> Tensor:
     """Append a constant with `waits` as control inputs."""
     token = Builder(region, like, "order").constant(True, dtypes.bool_)
-    _wait(token.op, waits)
+    _add_control_inputs(token.op, waits)
     return token
 
 
-def _wait(op: Operation, waits: Sequence[Operation]) -> None:
+def _add_control_inputs(op: Operation, waits: Sequence[Operation]) -> None:
     op.control_inputs = list(dict.fromkeys([*op.control_inputs, *waits]))

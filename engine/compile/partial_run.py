@@ -75,18 +75,18 @@ def _feeds_of(start: Operation | None, enters: dict[str, list[Operation]]) -> Ne
 
 def _partial_fetch(tensor: Tensor, key: int, needs: Needs) -> Operation:
     fetch = Builder(tensor.graph.root, tensor.op).emit("PartialFetch", tensor, key=key)
-    return _follow(fetch, key, needs)
+    return _append_end(fetch, key, needs)
 
 
 def _partial_end(program: Program, op: Operation | None, key: int, needs: Needs) -> Operation:
     """Return the end of a target; None stands for a target removed because its outputs are fed, which ends at once."""
     if op is not None:
-        return _follow(op, key, needs)
+        return _append_end(op, key, needs)
     graph = program.graph
     return append(graph.root, "PartialEnd", graph.unique_name("PartialEnd"), (), {"key": key, "needs": needs})
 
 
-def _follow(op: Operation, key: int, needs: Needs) -> Operation:
+def _append_end(op: Operation, key: int, needs: Needs) -> Operation:
     build = Builder(op.graph.root, op)
     trigger = build.emit("ControlTrigger", controls=[op])
     return build.emit("PartialEnd", controls=[trigger], key=key, needs=needs)

@@ -89,7 +89,7 @@ class Pass:
         return is_useful and (self.switch is None or bool(getattr(target.settings, self.switch)))
 
 
-def _structured(name: str, run: Callable[[Program], Program], switch: str | None = None) -> Pass:
+def _make_structured_row(name: str, run: Callable[[Program], Program], switch: str | None = None) -> Pass:
     """Return the row of a pass on regions, independent of the target."""
     return Pass(name, lambda program, _: run(program), "structured", switch)
 
@@ -120,7 +120,7 @@ def _is_native(target: Target) -> IsNative:
     return lambda loop: can_be_native(loop, target.settings)
 
 
-def _straight(program: Program, target: Target) -> Program:
+def _add_native_loops(program: Program, target: Target) -> Program:
     """Add native programs for loops, in the language of the target's only device."""
     on_cuda = any(device.compiles_cuda for device in target.devices)
     return run_natively(program, target.settings, ON_CUDA if on_cuda else ON_CPU)
@@ -135,8 +135,8 @@ def _require_here(program: Program, target: Target) -> Program:
 PIPELINE: tuple[Pass, ...] = (
     # Copy the needed part of the user's graph into a program.
     Pass("partial_run", lambda p, _: to_partial_run(p), "structured", when=lambda target: target.partial_run),
-    _structured("prune", prune),
-    _structured("require_feeds", require_feeds),
+    _make_structured_row("prune", prune),
+    _make_structured_row("require_feeds", require_feeds),
     Pass("require_here", _require_here, "structured", when=lambda target: bool(target.devices)),
     # A partial run orders its effects itself, before its fetches become operations.
     Pass("order", lambda p, _: order_effects(p), "structured", when=lambda target: not target.partial_run),
@@ -154,20 +154,20 @@ PIPELINE: tuple[Pass, ...] = (
     _about_loops("narrow", lambda p, _: narrow_products(p)),
     _about_loops("batch", lambda p, _: batch_products(p)),
     _about_loops("accumulate", lambda p, _: accumulate_products(p)),
-    _structured("note_carried", note_carried),
+    _make_structured_row("note_carried", note_carried),
     # Fewer, larger operations.
-    _structured("broadcast_sums", drop_sums, "broadcast_sums"),
-    _structured("forward_assignments", forward_assignments, "forward_assignments"),
+    _make_structured_row("broadcast_sums", drop_sums, "broadcast_sums"),
+    _make_structured_row("forward_assignments", forward_assignments, "forward_assignments"),
     # Before `fuse`: masks and epilogues look for single operations.
-    _structured("pooled_masks", mask_before_spreading, "fuse"),
+    _make_structured_row("pooled_masks", mask_before_spreading, "fuse"),
     Pass("epilogues", lambda p, _: add_epilogues(p), "structured", "fuse", _is_one_cpu),
-    _structured("fuse", fuse_elementwise, "fuse"),
+    _make_structured_row("fuse", fuse_elementwise, "fuse"),
     # Saved values: how long they live, and whether they may leave the device.
-    _structured("release", release_saved, "release"),
-    _structured("mark_swappable", mark_swapped),
-    _structured("mark_fetched", mark_fetched),
+    _make_structured_row("release", release_saved, "release"),
+    _make_structured_row("mark_swappable", mark_swapped),
+    _make_structured_row("mark_fetched", mark_fetched),
     # Native programs for loops and other connected operations, where one device computes all.
-    Pass("straight", _straight, "structured", "straight", _is_plain, about_loops=True),
+    Pass("straight", _add_native_loops, "structured", "straight", _is_plain, about_loops=True),
     Pass("cluster", lambda p, t: cluster(p, t.settings), "structured", "cluster", _is_one_cpu),
     # Primitives, on devices.
     Pass("lower", lambda p, _: lower(p), "lowered"),
@@ -222,8 +222,8 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
     GraphError
         If there is no such row, or as :func:`compile_step`.
     """
-    dumped = _named(target.settings.dump)
-    last = _index(name)
+    dumped = _dumped_rows(target.settings.dump)
+    last = _index_of_row(name)
     form: Any = program
     regular: bool | None = None  # not known yet
     with paused():
@@ -236,9 +236,9 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
             if is_on:
                 before, form = form, row.run(form, target)
                 if target.settings.check_passes:
-                    _check(form, row.stage)
+                    _check_programs(form, row.stage)
                 if row.name in dumped:
-                    print(f"# after {row.name} ({row.stage})", _text(form), sep="\n", file=sys.stderr)
+                    print(f"# after {row.name} ({row.stage})", _text_of_form(form), sep="\n", file=sys.stderr)
                 _let_go(before, form, program)
     return form
 
@@ -250,22 +250,22 @@ def _let_go(before: Any, form: Any, program: Program) -> None:
         before.graph.dismantle()
 
 
-def _named(dump: str) -> set[str]:
+def _dumped_rows(dump: str) -> set[str]:
     """Return the names of the rows selected by a setting ``dump``."""
     names = [name.strip() for name in dump.split(",") if name.strip()]
     if "all" in names:
         return {row.name for row in PIPELINE}
-    return {PIPELINE[_index(name)].name for name in names}
+    return {PIPELINE[_index_of_row(name)].name for name in names}
 
 
-def _index(name: str) -> int:
+def _index_of_row(name: str) -> int:
     for i, row in enumerate(PIPELINE):
         if row.name == name:
             return i
     raise GraphError("no such pass", wanted=", ".join(row.name for row in PIPELINE), got=name, hint="name one of these")
 
 
-def _programs(form: Any) -> list[Program]:
+def _programs_of(form: Any) -> list[Program]:
     """Return the programs in a form of the step; none for a StepPlan."""
     if isinstance(form, Program):
         return [form]
@@ -274,16 +274,16 @@ def _programs(form: Any) -> list[Program]:
     return [] if isinstance(form, StepPlan) else [form.program]
 
 
-def _check(form: Any, stage: str) -> None:
-    for program in _programs(form):
+def _check_programs(form: Any, stage: str) -> None:
+    for program in _programs_of(form):
         check(program.graph, stage)
 
 
-def _text(form: Any) -> str:
+def _text_of_form(form: Any) -> str:
     if isinstance(form, Partitioned):
         return _partitioned.to_text(form)
     if isinstance(form, StepPlan):
         return "\n".join(device.plan.to_text() for device in form.devices)
     from ..ir.text import to_text  # only for users and tests that read a stage
 
-    return "\n".join(to_text(program.graph) for program in _programs(form))
+    return "\n".join(to_text(program.graph) for program in _programs_of(form))

@@ -76,18 +76,18 @@ def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
     """
     whole = build_plan(partitioned.whole)
     if len(partitioned.programs) <= 1:  # none if the step has no operations
-        device, program = next(iter(partitioned.programs.items()), (_first(target), partitioned.whole))
+        device, program = next(iter(partitioned.programs.items()), (_first_device(target), partitioned.whole))
         # Transfers change a device's program, while the reference executor runs the whole with NumPy's arrays.
-        plan = whole if program is partitioned.whole else _plan(program, device, target)
+        plan = whole if program is partitioned.whole else _plan_device(program, device, target)
         feeds, fetches = range(whole.num_feeds), range(whole.num_fetches)
         only = _device_plan(plan, device, feeds, fetches, target)
         return StepPlan(whole, (only,), (), partitioned.whole.not_clustered)
     devices = [
         _device_plan(
-            replace(_plan(program, device, target), device=str(device)),
+            replace(_plan_device(program, device, target), device=str(device)),
             device,
-            _own(partitioned.feeds, device),
-            _own(partitioned.fetches, device),
+            _indices_on_device(partitioned.feeds, device),
+            _indices_on_device(partitioned.fetches, device),
             target,
         )
         for device, program in partitioned.programs.items()
@@ -95,7 +95,7 @@ def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
     return StepPlan(whole, tuple(devices), tuple(partitioned.channels), partitioned.whole.not_clustered)
 
 
-def _first(target: Target) -> DeviceSpec:
+def _first_device(target: Target) -> DeviceSpec:
     return target.devices[0].spec if target.devices else DeviceSpec()
 
 
@@ -105,7 +105,7 @@ def _target_of(device: DeviceSpec, target: Target) -> tuple[int, DeviceTarget | 
     return matches[0] if matches else (0, None)
 
 
-def _plan(program: Program, device: DeviceSpec, target: Target) -> Plan:
+def _plan_device(program: Program, device: DeviceSpec, target: Target) -> Plan:
     _, device_target = _target_of(device, target)
     return build_plan(
         program,
@@ -120,7 +120,7 @@ def _device_plan(
     return DevicePlan(
         _target_of(device, target)[0],
         plan,
-        _tables(plan, target.settings),
+        _compile_tables(plan, target.settings),
         tuple(feeds),
         tuple(fetches),
         any(node.is_swappable or node.attrs.get("swappable") for node in plan.nodes),
@@ -130,10 +130,10 @@ def _device_plan(
 
 def with_own_tables(part: DevicePlan, settings: Settings) -> DevicePlan:
     """Return a copy of a plan with new tables, which no other step uses for its counters."""
-    return replace(part, tables=_tables(part.plan, settings))
+    return replace(part, tables=_compile_tables(part.plan, settings))
 
 
-def _tables(plan: Plan, settings: Settings) -> CompiledPlan:
+def _compile_tables(plan: Plan, settings: Settings) -> CompiledPlan:
     return CompiledPlan(plan, _without_c(settings) if plan.has_device_arrays else settings)
 
 
@@ -150,7 +150,7 @@ def _host_backed(plan: Plan) -> Iterator[int]:
             yield node.index
 
 
-def _own(places: Sequence[tuple[DeviceSpec, int]], device: DeviceSpec) -> tuple[int, ...]:
+def _indices_on_device(places: Sequence[tuple[DeviceSpec, int]], device: DeviceSpec) -> tuple[int, ...]:
     """Return the indices of a device's feeds, or fetches, in the order of the device's program."""
     positions = sorted((number, k) for k, (place, number) in enumerate(places) if place == device)
     return tuple(k for _, k in positions)

@@ -30,21 +30,21 @@ _FROM_HOST = frozenset({Role.FEED, Role.CONST, Role.RECV})
 def insert_transfers(partitioned: Partitioned, target: Target) -> Partitioned:
     """Return the partitioned program with copies for devices whose arrays are not NumPy's."""
     foreign = {device.spec for device in target.devices if device.backend is not None}
-    programs = {d: _transferring(p) if d in foreign else p for d, p in partitioned.programs.items()}
+    programs = {d: _insert_transfers(p) if d in foreign else p for d, p in partitioned.programs.items()}
     return replace(partitioned, programs=programs)
 
 
-def _transferring(program: Program) -> Program:
+def _insert_transfers(program: Program) -> Program:
     copy = copy_program(program)
     # As they are before any copy is inserted.
-    uses = _uses(copy)
+    uses = _collect_uses(copy)
     for tensor in [t for op in needed(copy) for t in op.outputs]:
         if tensor.dtype in ON_GPU:
             _Transfers(copy, tensor, uses.get(tensor, [])).insert()
     return copy
 
 
-def _uses(program: Program) -> Mapping[Tensor, list[Use]]:
+def _collect_uses(program: Program) -> Mapping[Tensor, list[Use]]:
     uses: dict[Tensor, list[Use]] = {}
     for op in needed(program):
         for k, tensor in enumerate(op.inputs):
@@ -64,21 +64,23 @@ class _Transfers:
 
     def insert(self) -> None:
         """Insert copies before uses of the tensor on the other side."""
-        self._lead("ToHost", [(op, k) for op, k in self.uses if op is None or _LOOKED_AT.get(op.role) == k])
+        self._insert_copy("ToHost", [(op, k) for op, k in self.uses if op is None or _LOOKED_AT.get(op.role) == k])
         if self.tensor.dtype.is_differentiable:
-            self._lead("IntoDevice", [(op, k) for op, k in self.uses if op and op.role is Role.SERIES_PUSH and k == 0])
+            self._insert_copy(
+                "IntoDevice", [(op, k) for op, k in self.uses if op and op.role is Role.SERIES_PUSH and k == 0]
+            )
         if self._is_from_host():
-            users = list(self._computing())
+            users = list(self._device_uses())
             # A kernel alone copies its input itself, if it may be run again should there be no room for the copy.
             alone = len(users) == 1 and users[0][0] is not None and is_kernel(users[0][0])
             if not alone or not users[0][0].definition.retry:
-                self._lead("ToDevice", users)
+                self._insert_copy("ToDevice", users)
 
     def _is_from_host(self) -> bool:
         op = self.tensor.op
         return op.role in _FROM_HOST or (is_kernel(op) and runs_on(op) == "host")
 
-    def _computing(self) -> Iterator[tuple[Operation, int]]:
+    def _device_uses(self) -> Iterator[tuple[Operation, int]]:
         """Yield the uses of the tensor in computations on the device."""
         for op, k in self.uses:
             if op is None or op.role is Role.SERIES_PUSH or _LOOKED_AT.get(op.role) == k:
@@ -88,7 +90,7 @@ class _Transfers:
             if not is_kernel(op) or not (runs_on(op) == "host" or host_inputs(op)[k]):
                 yield op, k
 
-    def _lead(self, type: str, uses: list[Use] | list[tuple[Operation, int]]) -> None:
+    def _insert_copy(self, type: str, uses: list[Use] | list[tuple[Operation, int]]) -> None:
         """Insert a copy of the tensor and redirect uses to it."""
         if not uses:
             return

@@ -25,8 +25,8 @@ def add_epilogues(program: Program) -> Program:
     """Return the program with convolutions that include the operations after them; `program` is used up."""
     hosts = [op for op in program.graph.root.walk() if _may_have_one(op) and not op.control_inputs]
     kept = returned(program) if hosts else Counter[Tensor]()
-    waiting = _waiting(program) if hosts else {}
-    moved = dict(pair for op in hosts for pair in _finished(op, kept, waiting))
+    waiting = _find_control_users(program) if hosts else {}
+    moved = dict(pair for op in hosts for pair in _fuse_epilogue(op, kept, waiting))
     substitute(program, moved)
     return copy_program(program) if moved else program
 
@@ -35,7 +35,7 @@ def _may_have_one(op: Operation) -> bool:
     return bool(op.definition.epilogue or op.definition.masked or op.definition.summed)
 
 
-def _waiting(program: Program) -> Waiting:
+def _find_control_users(program: Program) -> Waiting:
     """Return the operations that wait for an operation by a control input."""
     waiting: Waiting = {}
     for op in program.graph.root.walk():
@@ -44,14 +44,14 @@ def _waiting(program: Program) -> Waiting:
     return waiting
 
 
-def _finished(op: Operation, kept: Counter[Tensor], waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
+def _fuse_epilogue(op: Operation, kept: Counter[Tensor], waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
     """Return the tensors replaced by an operation with an epilogue, each with its replacement."""
     if op.definition.summed:
-        return _summed(op, waiting)
-    return _extended(op, kept) if op.definition.epilogue else _masked(op, kept)
+        return _fuse_sum(op, waiting)
+    return _fuse_bias(op, kept) if op.definition.epilogue else _fuse_mask(op, kept)
 
 
-def _summed(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
+def _fuse_sum(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
     """Return the results of `op` and of a sum of its last input, each with its replacement by a joint operation."""
     rows = op.inputs[-1]
     if not rows.rank or rows.rank < 2 or rows.shape[-1] is None:
@@ -86,7 +86,7 @@ def _leads_to(first: Operation, op: Operation, waiting: Waiting) -> bool:
     return False
 
 
-def _masked(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
+def _fuse_mask(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Return the masked result of an operation, with its replacement by a kernel with a mask; none without a mask."""
     result = op.outputs[0]
     mask = mask_of(result, kept)
@@ -99,7 +99,7 @@ def _masked(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]
     return [(mask.outputs[0], extended)]
 
 
-def _extended(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
+def _fuse_bias(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Return the result after a bias, and after a ReLU if any, with its replacement; none without a bias."""
     result = op.outputs[0]
     bias = _joined_by("add", result, kept)

@@ -32,7 +32,7 @@ def forward_assignments(program: Program) -> Program:
     waits: Waits = []
     for op in program.graph.root.operations:
         # The readers of its result kept the assignment in the program; now that they are gone, a target does.
-        if _bypass(op, controls, waits) and op not in program.targets:
+        if _redirect_users(op, controls, waits) and op not in program.targets:
             program.targets = [*program.targets, op]
     for effect, assignment in waits:
         effect.control_inputs = list(dict.fromkeys([*effect.control_inputs, assignment]))
@@ -41,7 +41,7 @@ def forward_assignments(program: Program) -> Program:
     return program
 
 
-def _bypass(op: Operation, controls: Controls, waits: Waits) -> bool:
+def _redirect_users(op: Operation, controls: Controls, waits: Waits) -> bool:
     """Redirect the elementwise users of an assignment to its value; return True if there are any."""
     which = op.definition.result_is_input
     # An operation that waits may be dead while its value is not, and then users of the result must be dead as well.
@@ -51,7 +51,7 @@ def _bypass(op: Operation, controls: Controls, waits: Waits) -> bool:
         return False
     value, moved = op.inputs[which], False
     for user in [c for c in op.outputs[0]._consumers if c.region is op.region and can_fuse(c)]:
-        effects = _effects(user, controls)
+        effects = _find_first_effects(user, controls)
         if effects is None:  # an effect may be in control flow, where it cannot be made to wait for the assignment
             continue
         moved = True
@@ -69,7 +69,7 @@ def _is_live(op: Operation) -> bool:
     return op.role not in _FLOW and not waits and not any(source.inputs for source in sources)
 
 
-def _effects(start: Operation, controls: Controls) -> list[Operation] | None:
+def _find_first_effects(start: Operation, controls: Controls) -> list[Operation] | None:
     """Return the first operations with effects on each path from `start`; None if a path leads through control flow.
 
     The first are enough: later effects wait for them, and they will wait for the assignment.

@@ -50,7 +50,7 @@ def fuse_elementwise(program: Program) -> Program:
     groups = [group for region in regions for group in _Groups(region, pinned, captured, apart).found()]
     fused = {op for group in groups for op in group}
     for group in groups:
-        _replace(group, kept, fused, moved)
+        _replace_group(group, kept, fused, moved)
     if not moved:
         return program
     substitute(program, moved)
@@ -64,9 +64,9 @@ class _Groups(ConnectedSets):
         self, region: Region, pinned: set[Operation], captured: Captured, apart: dict[Operation, Predicate]
     ) -> None:
         self.apart = apart
-        self.arrivals = _arrivals(region.operations, captured)
+        self.arrivals = _feeds_before(region.operations, captured)
         members = {op for op in region.operations if op not in pinned and can_fuse(op)}
-        super().__init__(region.operations, members - self._unsure(region), captured)
+        super().__init__(region.operations, members - self._find_unsure_operations(region), captured)
 
     def found(self) -> Iterator[list[Operation]]:
         """Yield the sets, each in the order of the region."""
@@ -77,7 +77,7 @@ class _Groups(ConnectedSets):
                     yield part
 
     def kind(self, op: Operation) -> Any:
-        return _kind(op)
+        return _fusion_kind(op)
 
     def key(self, op: Operation) -> Any:
         return self.apart.get(op), self.arrivals.get(op)
@@ -87,9 +87,9 @@ class _Groups(ConnectedSets):
 
     def sources(self, op: Operation) -> Iterable[Operation]:
         """Return the operations that `op` will wait for: of a member only the producers of operands of its steps."""
-        return {t.op for t in operands(op)} if op in self.members else _sources(op, self.captured)
+        return {t.op for t in operands(op)} if op in self.members else _iterate_sources(op, self.captured)
 
-    def _unsure(self, region: Region) -> set[Operation]:
+    def _find_unsure_operations(self, region: Region) -> set[Operation]:
         """Return the operations after slow operations, and the operations of hand-made loops."""
         unsure: set[Operation] = set()
         for op in region.operations:
@@ -113,13 +113,13 @@ def _num_computed(group: list[Operation]) -> int:
     return sum(map(computes, group)) + sum(inside.issuperset(mask.outputs[0]._consumers) for mask in masks)
 
 
-def _kind(op: Operation) -> Any:
+def _fusion_kind(op: Operation) -> Any:
     """Return the properties shared by the operations of a set."""
     output = op.outputs[0]
-    return output.dtype, output.shape.dims[:-1], _place(op)
+    return output.dtype, output.shape.dims[:-1], _requested_place(op)
 
 
-def _arrivals(operations: list[Operation], captured: Captured) -> dict[Operation, frozenset[Operation]]:
+def _feeds_before(operations: list[Operation], captured: Captured) -> dict[Operation, frozenset[Operation]]:
     """Return for each operation the feeds of a partial run before the operation; empty in other steps.
 
     An operation after a feed of the second part must not delay results of the first part. Along a path the set of
@@ -129,16 +129,16 @@ def _arrivals(operations: list[Operation], captured: Captured) -> dict[Operation
     if not any(op.role is Role.PARTIAL_FEED for op in operations):
         return arrivals
     for op in operations:
-        before = {arrival for source in _sources(op, captured) for arrival in arrivals.get(source, ())}
+        before = {arrival for source in _iterate_sources(op, captured) for arrival in arrivals.get(source, ())}
         arrivals[op] = frozenset(before | ({op} if op.role is Role.PARTIAL_FEED else set()))
     return arrivals
 
 
-def _place(op: Operation) -> Any:
+def _requested_place(op: Operation) -> Any:
     return op.device, op.attrs.get("colocate")
 
 
-def _sources(op: Operation, captured: Captured) -> Iterator[Operation]:
+def _iterate_sources(op: Operation, captured: Captured) -> Iterator[Operation]:
     """Yield the operations before an operation, or before operations in its regions."""
     yield from (t.op for t in op.inputs)
     forwarded = op.attrs.get("forwarded", ())  # assignments already ordered by data, however operations are fused
@@ -156,7 +156,7 @@ def _knows_rows(group: list[Operation]) -> bool:
     )
 
 
-def _replace(
+def _replace_group(
     group: list[Operation], kept: Container[Tensor], fused: set[Operation], moved: dict[Tensor, Tensor]
 ) -> None:
     """Append a Fused to the region and record the tensors replaced by its outputs."""
@@ -165,11 +165,11 @@ def _replace(
     for op in group:
         write(op, steps)
     outputs = [t for op in group for t in op.outputs]
-    results = [t for t in outputs if t in kept or not inside.issuperset(_users(t, kept, fused))]
-    moved.update(zip(results, _emit(group[-1], steps, results).outputs, strict=True))
+    results = [t for t in outputs if t in kept or not inside.issuperset(_users_after_fusion(t, kept, fused))]
+    moved.update(zip(results, _emit_fused(group[-1], steps, results).outputs, strict=True))
 
 
-def _users(tensor: Tensor, kept: Container[Tensor], fused: set[Operation]) -> Iterator[Operation]:
+def _users_after_fusion(tensor: Tensor, kept: Container[Tensor], fused: set[Operation]) -> Iterator[Operation]:
     """Yield the users of a tensor once all sets are fused, when comparisons and shapes may have become steps."""
     for op in tensor._consumers:
         later = [c for t in op.outputs for c in t._consumers]
@@ -181,7 +181,7 @@ def _users(tensor: Tensor, kept: Container[Tensor], fused: set[Operation]) -> It
             yield from later
 
 
-def _emit(like: Operation, program: FusedProgram, wanted: list[Tensor]) -> Operation:
+def _emit_fused(like: Operation, program: FusedProgram, wanted: list[Tensor]) -> Operation:
     """Append a Fused of the given steps, whose outputs take the shapes of `wanted`."""
     registers = program.finish()
     shape = wanted[0].shape

@@ -23,19 +23,19 @@ def mask_before_spreading(program: Program) -> Program:
     """Return the program with masks before the spreading; `program` is used up."""
     spreads = [op for op in program.graph.root.walk() if op.definition.spreads and not op.control_inputs]
     kept = returned(program) if spreads else Counter[Tensor]()
-    moved = dict(pair for op in spreads for pair in _moved(op, kept))
+    moved = dict(pair for op in spreads for pair in _move_mask_first(op, kept))
     substitute(program, moved)
     return copy_program(program) if moved else program
 
 
-def _moved(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
+def _move_mask_first(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Return the masked result of a spreading operation, and its replacement with the mask first; none if illegal."""
     result, (g, place, shape) = op.outputs[0], op.inputs
     mask = mask_of(result, kept)
     if mask is None or not place.op.definition.places_of:
         return []
     (elements,) = place.op.inputs
-    compared, pooled = mask.inputs[0].op, _pooled(place.op, op)
+    compared, pooled = mask.inputs[0].op, _find_pooled_values(place.op, op)
     others = [t for t in compared.inputs if t is not elements]
     # The other operand must be a single number: else pooled values and elements are compared with different ones.
     if pooled is None or not _is_shape_of(shape, elements) or len(others) != 1 or others[0].rank != 0:
@@ -47,7 +47,7 @@ def _moved(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
     return [(mask.outputs[0], Builder(op.region, op, "masked").tensor(op.type, masked, place, shape, **op.attrs))]
 
 
-def _pooled(place: Operation, op: Operation) -> Tensor | None:
+def _find_pooled_values(place: Operation, op: Operation) -> Tensor | None:
     """Return the pooled values, if an operation in the region of `op`, on its device, computes them as `place` does."""
     (elements,) = place.inputs
     pools = definition_of(place.definition.places_of)

@@ -21,13 +21,13 @@ def accumulate_products(program: Program) -> Program:
         for index, term in running_sums(op):
             # BLAS adds in place and does not broadcast.
             if is_batchable(term) and term.shape == body.params[index].shape:
-                moved[body.results[index]] = _added(term, body.params[index])
+                moved[body.results[index]] = _emit_matmul_add(term, body.params[index])
     if not moved:
         return program
     substitute(program, moved)
     return copy_program(program)
 
 
-def _added(term: Tensor, total: Tensor) -> Tensor:
+def _emit_matmul_add(term: Tensor, total: Tensor) -> Tensor:
     product = term.op
     return Builder(product.region, product, "added").tensor("MatMulAdd", *product.inputs, total, **product.attrs)

@@ -76,15 +76,15 @@ class _Fission:
 
     def run(self, most: int) -> bool:
         """Lift operations worth lifting, with results of at most `most` bytes per iteration; return True if any."""
-        liftable = self._liftable()
+        liftable = self._make_liftable()
         if split_products(self.program, liftable, True, lambda t: nbytes(t) <= most):
-            liftable = self._liftable()
+            liftable = self._make_liftable()
         choice = choose(liftable, returned(self.program, self.loop.body), most)
         if choice is not None:
-            self._lift(liftable, choice)
+            self._lift_operations(liftable, choice)
         return choice is not None
 
-    def _liftable(self) -> Liftable:
+    def _make_liftable(self) -> Liftable:
         return Liftable(self.loop, self.loop.body, self._takes_row, is_native=self.is_native)
 
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
@@ -95,13 +95,13 @@ class _Fission:
             return False
         return len(np.unique(numbers)) == self.count
 
-    def _lift(self, liftable: Liftable, choice: Choice) -> None:
+    def _lift_operations(self, liftable: Liftable, choice: Choice) -> None:
         """Emit the chosen operations before the loop, and replace their results in the body by rows."""
         outside = self.loop.op.region
-        counters = {t: self._counter(t) for t, varies in liftable.varies.items() if t.op.is_param}
-        lifted = liftable.emit(choice.operations, outside, counters, self._rows)
+        counters = {t: self._counter_values(t) for t, varies in liftable.varies.items() if t.op.is_param}
+        lifted = liftable.emit(choice.operations, outside, counters, self._read_rows)
         varying = [t for t in choice.results if liftable.varies[t]]
-        number = self._number(varying[0].op) if varying else None
+        number = self._iteration_number(varying[0].op) if varying else None
         # A row is taken after the iteration's own reads with effects, as its result was before.
         reads = [op for op in choice.operations if op in liftable.rows and op.definition.effects]
         # Invariant results may be results of the body or be saved, and these have to be tensors of the body.
@@ -111,7 +111,7 @@ class _Fission:
             moved |= {t: row_of(self.loop, t, lifted[t], number, reads) for t in varying}
         substitute(self.program, moved)
 
-    def _counter(self, param: Tensor) -> Tensor:
+    def _counter_values(self, param: Tensor) -> Tensor:
         """Return all values of a counter; for an unchanging variable its initial value."""
         step, start = self.loop.step(param), self.loop.start(param)
         if not step:
@@ -121,7 +121,7 @@ class _Fission:
             return builder.constant(values, param.dtype)
         return builder.tensor("Add", start, builder.constant(step * np.arange(self.count), param.dtype))
 
-    def _rows(self, op: Operation, rows: Tensor, indices: Tensor) -> Tensor:
+    def _read_rows(self, op: Operation, rows: Tensor, indices: Tensor) -> Tensor:
         """Return the rows read, in the order of iterations: a slice if the numbers are evenly spaced."""
         numbers = self.loop.values(op.definition.row(op)[1], self.count)  # type: ignore[misc, index]
         builder = Builder(self.loop.op.region, op, "rows")
@@ -133,7 +133,7 @@ class _Fission:
             return rows if spec == (slice(0, rows.shape[0], 1),) else builder.tensor("StridedSlice", rows, spec=spec)
         return builder.tensor("Gather", rows, indices)
 
-    def _number(self, like: Operation) -> Tensor:
+    def _iteration_number(self, like: Operation) -> Tensor:
         """Return the number of the iteration: a counter from 0, a counter minus its start, or a new loop variable."""
         for param in self.loop.body.params:
             start = known_start(self.loop.start(param)) if self.loop.step(param) == 1 else None

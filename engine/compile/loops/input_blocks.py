@@ -77,19 +77,19 @@ class _Blocks:
 
     def run(self, most: int) -> bool:
         """Compute the worthwhile operations in blocks; return True if there are any."""
-        liftable = self._liftable()
+        liftable = self._make_liftable()
         if split_products(self.program, liftable, self.is_counted, lambda t: 2 * nbytes(t) <= most):
-            liftable = self._liftable()
+            liftable = self._make_liftable()
         kept = returned(self.program, self.loop.body)
-        choice = self._choose(liftable, kept, most)
+        choice = self._choose_operations(liftable, kept, most)
         if choice is None or not any(liftable.varies[t] for t in choice.results):
             return False
-        count = min(_enough(liftable, choice), most // max(self._bytes(liftable, choice), 1))
+        count = min(_rows_per_block(liftable, choice), most // max(self._bytes_per_iteration(liftable, choice), 1))
         if count > 1:
-            self._write(liftable, choice, count)
+            self._write_blocks(liftable, choice, count)
         return count > 1
 
-    def _liftable(self) -> Liftable:
+    def _make_liftable(self) -> Liftable:
         may_fail, is_native = self.is_counted, self.is_native
         return Liftable(self.loop, self.loop.body, self._takes_row, may_fail=may_fail, is_native=is_native)
 
@@ -98,30 +98,32 @@ class _Blocks:
         first = self.loop.values(index, 1)
         return first is not None and first[0] >= 0 and self.loop.slope(index) == 1
 
-    def _choose(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
+    def _choose_operations(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
         # Half, since a block has at least two iterations.
         return choose(liftable, kept, most // 2)
 
-    def _bytes(self, liftable: Liftable, choice: Choice) -> int:
+    def _bytes_per_iteration(self, liftable: Liftable, choice: Choice) -> int:
         """Return the bytes of a block per iteration."""
         return sum(nbytes(t) for t in choice.results if liftable.varies[t])
 
-    def _counter(self, like: Operation) -> Tensor:
+    def _provide_counter(self, like: Operation) -> Tensor:
         """Return an int32 variable growing by 1 per iteration, a new variable if the loop has none."""
         counters = [p for p in self.loop.body.params if self.loop.step(p) == 1 and p.dtype is dtypes.int32]
         return counters[0] if counters else new_counter(self.loop, like)
 
-    def _write(self, liftable: Liftable, choice: Choice, count: int) -> None:
+    def _write_blocks(self, liftable: Liftable, choice: Choice, count: int) -> None:
         """Add blocks to the loop's variables, and replace the chosen results by rows of the blocks."""
         loop, like = self.loop, choice.results[0].op
-        counter = self._counter(like)
+        counter = self._provide_counter(like)
         inside = Builder(loop.body, like, "block")
         start = loop.start(counter)
         # The block serves begin <= counter < end. Initially begin == end, so the first iteration makes a block.
-        begin, end = (self._variable(start, SCALAR, like) for _ in range(2))
+        begin, end = (self._add_variable(start, SCALAR, like) for _ in range(2))
         fresh, passed = (Region(loop.op.graph, loop.body, f"{which} branch") for which in ("true", "false"))
-        olds = [self._variable(self._none(liftable, t), _shape(liftable, t), t.op) for t in choice.results]
-        first, size, lifted = self._make(liftable, choice, count, fresh, (counter, begin, end))
+        olds = [
+            self._add_variable(self._empty_block(liftable, t), _block_shape(liftable, t), t.op) for t in choice.results
+        ]
+        first, size, lifted = self._make_block(liftable, choice, count, fresh, (counter, begin, end))
         stop = Builder(fresh, like, "block").tensor("Add", first, size)
         fresh.results = [first, stop, *(lifted[t] for t in choice.results)]
         passed.results = [begin, end, *olds]
@@ -132,9 +134,9 @@ class _Blocks:
         number = inside.tensor("Sub", counter, cond.outputs[0])
         moved = {t: block for t, block in blocks.items() if not liftable.varies[t]}
         varying = {t: block for t, block in blocks.items() if liftable.varies[t]}
-        substitute(self.program, moved | self._take(liftable, choice, varying, number, count))
+        substitute(self.program, moved | self._take_rows(liftable, choice, varying, number, count))
 
-    def _make(
+    def _make_block(
         self,
         liftable: Liftable,
         choice: Choice,
@@ -145,24 +147,26 @@ class _Blocks:
         """Emit a block; return its first iteration, its number of iterations, and the replacements of tensors."""
         counter, begin, end = now
         build = Builder(fresh, choice.results[0].op, "block")
-        size = self._counted(build, count) if self.is_counted else _grown(build, begin, end, count)
+        size = (
+            self._count_iterations_left(build, count) if self.is_counted else _next_block_size(build, begin, end, count)
+        )
         for op in choice.operations:
             if op in liftable.rows:
                 rows, index = liftable.rows[op]
-                size = build.tensor("Minimum", size, _left(build, rows, index))
+                size = build.tensor("Minimum", size, _rows_left(build, rows, index))
         # At least 1, even if no row is left: then the iteration's own read fails, as without blocks.
         size = build.tensor("Maximum", size, build.constant(1, dtypes.int32))
-        counters = {t: self._range(build, t, size) for t in liftable.varies if t.op.is_param}
+        counters = {t: self._counter_range(build, t, size) for t in liftable.varies if t.op.is_param}
 
-        def take(op: Operation, rows: Tensor, _: Tensor) -> Tensor:
+        def slice_rows(op: Operation, rows: Tensor, _: Tensor) -> Tensor:
             inner = Builder(fresh, op, "rows")
             index = liftable.rows[op][1]
-            stop = inner.tensor("Add", index, _as(inner, size, index.dtype))
+            stop = inner.tensor("Add", index, _cast_to(inner, size, index.dtype))
             return inner.tensor("StridedSlice", rows, index, stop, spec=(slice(DYNAMIC, DYNAMIC, None),))
 
-        return counter, size, liftable.emit(choice.operations, fresh, counters, take)
+        return counter, size, liftable.emit(choice.operations, fresh, counters, slice_rows)
 
-    def _counted(self, build: Builder, count: int) -> Tensor:
+    def _count_iterations_left(self, build: Builder, count: int) -> Tensor:
         """Return the number of iterations left, at most `count`, by the predicate for the next counters."""
         liftable = Liftable(self.loop, self.loop.cond, lambda op, rows, index: False)
         (going_on,) = self.loop.cond.results
@@ -172,22 +176,22 @@ class _Blocks:
         most = build.constant(count, dtypes.int32)
         params = self.loop.cond.params
         now = dict(zip(params, self.loop.body.params, strict=True))
-        counters = {t: self._range(build, now[t], most) for t in liftable.varies if t.op.is_param}
+        counters = {t: self._counter_range(build, now[t], most) for t in liftable.varies if t.op.is_param}
         answers = liftable.emit(liftable.operations, build.region, counters, lambda *_: going_on)[going_on]
         # The product drops to 0 at the first iteration that will not run, so the sum counts those before.
-        still = build.tensor("Cumprod", _as(build, answers, dtypes.int32), axis=0)
+        still = build.tensor("Cumprod", _cast_to(build, answers, dtypes.int32), axis=0)
         return build.tensor("Sum", still, axis=(0,))
 
-    def _range(self, build: Builder, param: Tensor, size: Tensor) -> Tensor:
+    def _counter_range(self, build: Builder, param: Tensor, size: Tensor) -> Tensor:
         """Return the next `size` values of a counter; an unchanging variable itself."""
         step = self.loop.step(param)
         if not step:
             return param
         amount = build.constant(step, param.dtype)
-        far = build.tensor("Mul", _as(build, size, param.dtype), amount)
+        far = build.tensor("Mul", _cast_to(build, size, param.dtype), amount)
         return build.tensor("Range", param, build.tensor("Add", param, far), amount)
 
-    def _take(
+    def _take_rows(
         self,
         liftable: Liftable,
         choice: Choice,
@@ -199,17 +203,17 @@ class _Blocks:
         reads = [op for op in choice.operations if op in liftable.rows]
         return {t: row_of(self.loop, t, block, number, reads) for t, block in blocks.items()}
 
-    def _none(self, liftable: Liftable, old: Tensor) -> Tensor:
+    def _empty_block(self, liftable: Liftable, old: Tensor) -> Tensor:
         """Return an empty block, the initial value of a block's variable."""
         lead = (0,) if liftable.varies[old] else ()
         none = np.zeros((*lead, *old.shape.as_tuple()), old.dtype.numpy)
         return Builder(self.loop.op.region, old.op, "block").constant(none, old.dtype)
 
-    def _variable(self, start: Tensor, shape: Shape, like: Operation) -> Tensor:
+    def _add_variable(self, start: Tensor, shape: Shape, like: Operation) -> Tensor:
         """Add a variable to the loop, with a mark to hide the variable from reports."""
         variable = add_variable(self.loop.op, start, shape, f"{like.name}/block")
         variable.op.attrs["block"] = True
-        self.loop.body.results.append(variable)  # a placeholder, until `_write` has the next value
+        self.loop.body.results.append(variable)  # a placeholder, until `_write_blocks` has the next value
         return variable
 
 
@@ -224,10 +228,10 @@ class _HostBlocks(_Blocks):
         start = known_start(self.loop.start(index))
         return start is not None and start >= 0
 
-    def _liftable(self) -> Liftable:
+    def _make_liftable(self) -> Liftable:
         return Liftable(self.loop, self.loop.body, self._takes_row, takes_counters=False)
 
-    def _choose(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
+    def _choose_operations(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
         """Return products and large rows of feeds to read in blocks, None unless a single counter reads all rows."""
         products = not recomputes(self.loop.op)
         alone = choose(liftable, kept, most // 2, products)
@@ -246,19 +250,19 @@ class _HostBlocks(_Blocks):
         fed = op.definition.row(op)  # type: ignore[misc]
         return bool(rest) and used and is_unstacked_only(fed[0]) and nbytes(row) >= _SMALL  # type: ignore[index]
 
-    def _bytes(self, liftable: Liftable, choice: Choice) -> int:
+    def _bytes_per_iteration(self, liftable: Liftable, choice: Choice) -> int:
         rows = [op.outputs[0] for op in choice.operations if op in liftable.rows]
         return sum(nbytes(t) for t in dict.fromkeys([*choice.results, *rows]) if liftable.varies[t])
 
-    def _counter(self, like: Operation) -> Tensor:
+    def _provide_counter(self, like: Operation) -> Tensor:
         (counter,) = self._counters
         return counter
 
-    def _write(self, liftable: Liftable, choice: Choice, count: int) -> None:
+    def _write_blocks(self, liftable: Liftable, choice: Choice, count: int) -> None:
         self._counters = {liftable.rows[op][1] for op in choice.operations if op in liftable.rows}
-        super()._write(liftable, choice, count)
+        super()._write_blocks(liftable, choice, count)
 
-    def _make(
+    def _make_block(
         self,
         liftable: Liftable,
         choice: Choice,
@@ -272,7 +276,7 @@ class _HostBlocks(_Blocks):
         size = build.constant(count, dtypes.int32)
         first = build.tensor("Mul", build.tensor("FloorDiv", counter, size), size)
 
-        def take(op: Operation, rows: Tensor, _: Tensor) -> Tensor:
+        def read_block(op: Operation, rows: Tensor, _: Tensor) -> Tensor:
             unstack = op.inputs[2].op
             # Tells the unstack to cut the feed into blocks of this size, so that reading one is a single copy.
             unstack.attrs["blocks"] = tuple(dict.fromkeys((*unstack.attrs["blocks"], count)))
@@ -282,9 +286,9 @@ class _HostBlocks(_Blocks):
                 "TensorArrayReadBlock", *op.inputs, dtype=row.dtype, element_shape=row.shape, count=count
             )
 
-        return first, size, liftable.emit(choice.operations, fresh, {}, take)
+        return first, size, liftable.emit(choice.operations, fresh, {}, read_block)
 
-    def _take(
+    def _take_rows(
         self,
         liftable: Liftable,
         choice: Choice,
@@ -296,7 +300,7 @@ class _HostBlocks(_Blocks):
         is_read = {op: self._reads_on(op, choice, blocks) for op in choice.operations if op in liftable.rows}
         rows = {}
         for old, block in blocks.items():
-            read = next(op for op in self._sources(liftable, old.op))
+            read = next(op for op in self._source_reads(liftable, old.op))
             inputs = [*read.inputs, block]
             inside = Builder(self.loop.body, old.op, "row")
             rows[old] = inside.tensor(
@@ -309,12 +313,12 @@ class _HostBlocks(_Blocks):
         """Return True if the loop still reads single elements of an array."""
         return read.outputs[0] not in blocks and any(u not in choice.operations for u in read.outputs[0]._consumers)
 
-    def _sources(self, liftable: Liftable, op: Operation) -> list[Operation]:
+    def _source_reads(self, liftable: Liftable, op: Operation) -> list[Operation]:
         """Return the reads from which an operation's result is computed."""
         if op in liftable.rows:
             return [op]
         varying = [t.op for t in op.inputs if liftable.kind(t) and not t.op.is_param]
-        return list(dict.fromkeys(read for source in varying for read in self._sources(liftable, source)))
+        return list(dict.fromkeys(read for source in varying for read in self._source_reads(liftable, source)))
 
 
 def _makes_new(op: Operation) -> bool:
@@ -322,7 +326,7 @@ def _makes_new(op: Operation) -> bool:
     return isinstance(op.definition.kernel, Ufunc) or op.type in ("Concat", "MatMul")
 
 
-def _enough(liftable: Liftable, choice: Choice) -> int:
+def _rows_per_block(liftable: Liftable, choice: Choice) -> int:
     """Return the iterations per block for matrices of enough rows, limited by the arrays' lengths."""
     heights = [t.shape.as_tuple()[0] if t.rank and t.rank > 1 else 1 for t in choice.results]
     lengths = [liftable.rows[op][0].shape[0] for op in choice.operations if op in liftable.rows]
@@ -330,25 +334,25 @@ def _enough(liftable: Liftable, choice: Choice) -> int:
     return int(min([enough, *(n for n in lengths if n is not None)]))
 
 
-def _shape(liftable: Liftable, old: Tensor) -> Shape:
+def _block_shape(liftable: Liftable, old: Tensor) -> Shape:
     return (Shape([None]) if liftable.varies[old] else SCALAR) + old.shape
 
 
-def _as(build: Builder, tensor: Tensor, dtype: dtypes.DType) -> Tensor:
+def _cast_to(build: Builder, tensor: Tensor, dtype: dtypes.DType) -> Tensor:
     return tensor if tensor.dtype is dtype else build.tensor("Cast", tensor, dtype=dtype)
 
 
-def _grown(build: Builder, begin: Tensor, end: Tensor, count: int) -> Tensor:
+def _next_block_size(build: Builder, begin: Tensor, end: Tensor, count: int) -> Tensor:
     """Return twice the number of iterations of the last block, at most `count`."""
     last = build.tensor("Sub", end, begin)
     return build.tensor("Minimum", build.tensor("Add", last, last), build.constant(count, dtypes.int32))
 
 
-def _left(build: Builder, rows: Tensor, index: Tensor) -> Tensor:
+def _rows_left(build: Builder, rows: Tensor, index: Tensor) -> Tensor:
     """Return the number of rows from an index to the end."""
     length = rows.shape[0]
     if length is not None:
         total = build.constant(length, dtypes.int32)
     else:
         total = build.tensor("StridedSlice", build.tensor("Shape", rows), spec=(0,))
-    return build.tensor("Sub", total, _as(build, index, dtypes.int32))
+    return build.tensor("Sub", total, _cast_to(build, index, dtypes.int32))

@@ -76,7 +76,7 @@ class Liftable:
         self.varies.update((t, step != 0) for t in region.params if (step := loop.step(t)) is not None)
         for op in topological_order([op for op in region.operations if not op.is_param]):
             # A control input orders an operation within its iteration, an order lost for many iterations at once.
-            varies = None if op.control_inputs or is_structured(op) else self._varies(op)
+            varies = None if op.control_inputs or is_structured(op) else self._operands_vary(op)
             if varies is not None:
                 self.operations.append(op)
                 self.varies.update(dict.fromkeys(op.outputs, varies))
@@ -105,7 +105,7 @@ class Liftable:
     def _stays_native(self) -> bool:
         return self._is_native(self.loop.op)
 
-    def _varies(self, op: Operation) -> bool | None:
+    def _operands_vary(self, op: Operation) -> bool | None:
         """Return True if operands differ between iterations, False if not; None if the operation cannot be lifted."""
         if self._is_row(op):
             return True

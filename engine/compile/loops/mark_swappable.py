@@ -29,7 +29,7 @@ def mark_swapped(program: Program) -> Program:
     loops = [op for op in program.graph.root.walk() if op.is_while]
     for loop in loops:
         swaps = bool(loop.attrs.get("swap_memory"))
-        for array in _arrays(loop) if swaps or "checkpoint_every" in loop.attrs else ():
+        for array in _find_array_producers(loop) if swaps or "checkpoint_every" in loop.attrs else ():
             array.attrs["accepts_host_rows"] = True
             array.attrs["swappable"] |= swaps
     host_backed = [use for feed in program.feeds for use in _taking_apart(feed)]
@@ -40,7 +40,7 @@ def mark_swapped(program: Program) -> Program:
     return program
 
 
-def _arrays(loop: Operation) -> Iterator[Operation]:
+def _find_array_producers(loop: Operation) -> Iterator[Operation]:
     """Yield the producers of the arrays read or written by a loop."""
     for region in loop.regions:
         for op in region.walk():

@@ -30,7 +30,7 @@ def merge_products(program: Program) -> Program:
     """Return the program with products of a common factor or sum merged; `program` is used up."""
     merging = _Merging(program)
     for op in [op for op in program.graph.root.walk() if op.is_while and is_counted(op)]:
-        merging.loop(Loop(op))
+        merging.merge_in_loop(Loop(op))
     return copy_program(program) if merging.changed else program
 
 
@@ -42,14 +42,16 @@ class _Merging:
         self.changed = False
         self.joined: dict[tuple[Any, ...], Tensor] = {}  # by region, axis and parts
 
-    def loop(self, loop: Loop) -> None:
+    def merge_in_loop(self, loop: Loop) -> None:
         """Merge products in the body of a loop."""
         while self._running_sums(loop):
             pass
-        self._sums(loop)  # before _sharing, after which the terms of a sum would be slices of one product
-        self._sharing(loop)
+        self._merge_sums(
+            loop
+        )  # before `_merge_shared_factors`, after which the terms of a sum would be slices of one product
+        self._merge_shared_factors(loop)
 
-    def _sharing(self, loop: Loop) -> None:
+    def _merge_shared_factors(self, loop: Loop) -> None:
         """Merge products with a common factor, whose other factors are the same in all iterations."""
         for side in _SIDES:
             groups: dict[tuple[Any, ...], list[Operation]] = defaultdict(list)
@@ -59,8 +61,10 @@ class _Merging:
             # Keys hold all attributes: products with other transposes would be joined along other axes.
             for ops in groups.values():
                 if len({op.inputs[1 - side] for op in ops}) > 1:
-                    product = self._product(ops[0], side, ops[0].inputs[side], [op.inputs[1 - side] for op in ops])
-                    self._replace([op.outputs[0] for op in ops], product, 1 - side)
+                    product = self._emit_merged_product(
+                        ops[0], side, ops[0].inputs[side], [op.inputs[1 - side] for op in ops]
+                    )
+                    self._replace_by_pieces([op.outputs[0] for op in ops], product, 1 - side)
 
     def _running_sums(self, loop: Loop) -> bool:
         """Merge running sums of products with a common factor; return True if there were any."""
@@ -80,24 +84,24 @@ class _Merging:
         """Replace several running sums by a single loop variable, and split its result after the loop."""
         products = [op for _, op in found]
         like, axis = products[0], 1 - side
-        start = self._join(like, [loop.op.inputs[i] for i, _ in found], axis, loop.op.region)
+        start = self._concatenate_parts(like, [loop.op.inputs[i] for i, _ in found], axis, loop.op.region)
         total = add_variable(loop.op, start, start.shape, f"{like.name}/total")
-        product = self._product(like, side, like.inputs[side], [op.inputs[1 - side] for op in products])
+        product = self._emit_merged_product(like, side, like.inputs[side], [op.inputs[1 - side] for op in products])
         loop.body.results.append(Builder(loop.body, like).tensor("Add", total, product))
         after = loop.op.outputs[len(loop.body.results) - 1]
         sizes = [op.outputs[0].shape.as_tuple()[axis] for op in products]
-        pieces = _pieces(Builder(loop.op.region, like), after, sizes, axis)
-        self._substitute(dict(zip([loop.op.outputs[i] for i, _ in found], pieces, strict=True)))
+        pieces = _split_into_pieces(Builder(loop.op.region, like), after, sizes, axis)
+        self._substitute_tensors(dict(zip([loop.op.outputs[i] for i, _ in found], pieces, strict=True)))
         # The old variables stay, unchanged, so that the positions of results do not move.
         loop.body.results[:] = [loop.body.params[i] if i in dict(found) else t for i, t in enumerate(loop.body.results)]
 
-    def _sums(self, loop: Loop) -> None:
+    def _merge_sums(self, loop: Loop) -> None:
         """Merge sums of products with the factors of a side the same in all iterations."""
         kept = returned(self.program, loop.body)
         for op in list(loop.body.operations):
-            # Only the outermost sum: `_terms` collects the terms of inner sums.
+            # Only the outermost sum: `_flatten_sum` collects the terms of inner sums.
             if _is_sum(op) and not any(_is_sum(user) for user in op.outputs[0]._consumers):
-                terms = _terms(op, kept)
+                terms = _flatten_sum(op, kept)
                 if not self._one_product(loop, op, terms, 0, kept):
                     self._one_product(loop, op, terms, 1, kept)
 
@@ -115,22 +119,22 @@ class _Merging:
         # Concatenated along the inner axis: the product of the wide factors is the sum of the products.
         for s in _SIDES:
             region = loop.body if s == side else None
-            factors.append(self._join(like, [t.op.inputs[s] for t in group], inner_axis(like, s), region))
+            factors.append(self._concatenate_parts(like, [t.op.inputs[s] for t in group], inner_axis(like, s), region))
         joined = set(group)
         inside, rest = Builder(loop.body, like, "sum"), [t for t in terms if t not in joined]
         total = inside.tensor("MatMul", *factors, **like.attrs)
-        self._substitute({op.outputs[0]: inside.tensor("AddN", total, *rest) if rest else total})
+        self._substitute_tensors({op.outputs[0]: inside.tensor("AddN", total, *rest) if rest else total})
         return True
 
-    def _product(self, like: Operation, side: int, shared: Tensor, others: Sequence[Tensor]) -> Tensor:
+    def _emit_merged_product(self, like: Operation, side: int, shared: Tensor, others: Sequence[Tensor]) -> Tensor:
         """Multiply a factor with the concatenation of others, for results side by side."""
         inside = like.region
         outer = 1 - inner_axis(like, 1 - side)
         region = None if all(t.region is not inside for t in others) else inside
-        factors = [shared, self._join(like, others, outer, region)]
+        factors = [shared, self._concatenate_parts(like, others, outer, region)]
         return Builder(inside, like, "merged").tensor("MatMul", *factors[:: 1 if side == 0 else -1], **like.attrs)
 
-    def _join(self, like: Operation, parts: Sequence[Tensor], axis: int, region: Region | None) -> Tensor:
+    def _concatenate_parts(self, like: Operation, parts: Sequence[Tensor], axis: int, region: Region | None) -> Tensor:
         """Concatenate matrices, only once for equal parts; by default in the innermost region of the parts."""
         region = region or max((t.region for t in parts), key=lambda r: len(list(r.ancestors())))
         key = (region, axis, *parts)
@@ -138,17 +142,17 @@ class _Merging:
             self.joined[key] = Builder(region, like, "joined").tensor("Concat", *parts, axis=axis)
         return self.joined[key]
 
-    def _replace(self, olds: Sequence[Tensor], whole: Tensor, axis: int) -> None:
+    def _replace_by_pieces(self, olds: Sequence[Tensor], whole: Tensor, axis: int) -> None:
         sizes = [t.shape.as_tuple()[axis] for t in olds]
-        pieces = _pieces(Builder(whole.region, whole.op), whole, sizes, axis)
-        self._substitute(dict(zip(olds, pieces, strict=True)))
+        pieces = _split_into_pieces(Builder(whole.region, whole.op), whole, sizes, axis)
+        self._substitute_tensors(dict(zip(olds, pieces, strict=True)))
 
-    def _substitute(self, moved: dict[Tensor, Tensor]) -> None:
+    def _substitute_tensors(self, moved: dict[Tensor, Tensor]) -> None:
         substitute(self.program, moved)
         self.changed = True
 
 
-def _pieces(builder: Builder, whole: Tensor, sizes: Sequence[int], axis: int) -> list[Tensor]:
+def _split_into_pieces(builder: Builder, whole: Tensor, sizes: Sequence[int], axis: int) -> list[Tensor]:
     if len(set(sizes)) == 1:
         return builder.emit("Split", whole, num=len(sizes), axis=axis).outputs
     return builder.emit("SplitV", whole, builder.constant(sizes, dtypes.int32), num=len(sizes), axis=axis).outputs
@@ -161,7 +165,7 @@ def _is_sum(op: Operation) -> bool:
     return all(t.shape == op.outputs[0].shape and t.rank == 2 for t in op.inputs)
 
 
-def _terms(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:
+def _flatten_sum(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:
     """Return the terms of a sum, including terms of inner sums without other use."""
     terms, work = [], list(reversed(op.inputs))
     while work:

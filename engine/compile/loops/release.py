@@ -24,17 +24,17 @@ def release_saved(program: Program) -> Program:
     uses = returned(program)
     for writer in program.graph.root.walk():
         if writer.is_while:
-            for series, extra in _saved(writer):
+            for series, extra in _pair_saved_outputs(writer):
                 if series not in uses:
-                    _mark(series, extra, uses)
+                    _mark_single_read(series, extra, uses)
     return program
 
 
-def _saved(writer: Operation) -> Iterable[tuple[Tensor, SavedOutput]]:
+def _pair_saved_outputs(writer: Operation) -> Iterable[tuple[Tensor, SavedOutput]]:
     return zip(writer.outputs[num_results(writer) :], saved_outputs(writer), strict=True)
 
 
-def _mark(series: Tensor, extra: SavedOutput, uses: Counter[Tensor]) -> None:
+def _mark_single_read(series: Tensor, extra: SavedOutput, uses: Counter[Tensor]) -> None:
     """Mark the read of a series with a single reading loop, and the reads of series in its slots."""
     if len(series._consumers) != 1:
         return
@@ -44,16 +44,16 @@ def _mark(series: Tensor, extra: SavedOutput, uses: Counter[Tensor]) -> None:
     if read.role is not Role.SERIES_READ or reader is None or reader.region is not series.op.region:
         return
     read.attrs["last"] = _counts_down(reader, read.inputs[1])
-    inner = _inner(extra.value, uses)
+    inner = _find_inner_saved(extra.value, uses)
     if read.attrs["last"] and read.outputs[0] not in uses and inner is not None:
-        _mark(read.outputs[0], inner, uses)
+        _mark_single_read(read.outputs[0], inner, uses)
 
 
-def _inner(value: Tensor | None, uses: Counter[Tensor]) -> SavedOutput | None:
+def _find_inner_saved(value: Tensor | None, uses: Counter[Tensor]) -> SavedOutput | None:
     """Return the SavedOutput of an inner loop's series, if its only use is to be saved in a slot."""
     if value is None or not value.op.is_while or value._consumers or uses[value] != 1:
         return None
-    return dict(_saved(value.op)).get(value)
+    return dict(_pair_saved_outputs(value.op)).get(value)
 
 
 def _loop_around(op: Operation) -> Operation | None:

@@ -27,18 +27,18 @@ def narrow_products(program: Program) -> Program:
     kept = returned(program)
     moved: dict[Tensor, Tensor] = {}
     for op in list(program.graph.root.walk()):
-        axis, pieces = _cut(op)
+        axis, pieces = _find_cut(op)
         used = [piece for piece in pieces if piece[0]._consumers or piece[0] in kept]
         if used and _is_narrower(used, op.inputs[0], axis) and _may_narrow(op, axis, kept):
-            for run in _runs(used):
-                moved.update(_narrow(op.inputs[0].op, axis, run))
+            for run in _group_adjacent(used):
+                moved.update(_emit_narrow_product(op.inputs[0].op, axis, run))
     if not moved:
         return program
     substitute(program, moved)
     return copy_program(program)
 
 
-def _cut(op: Operation) -> tuple[int, list[Piece]]:
+def _find_cut(op: Operation) -> tuple[int, list[Piece]]:
     """Return the axis along which an operation cuts a matrix, and the pieces; none for other operations."""
     if not op.inputs or op.inputs[0].rank != 2 or not all(map(is_known, (op.inputs[0], *op.outputs))):
         return 0, []
@@ -46,10 +46,10 @@ def _cut(op: Operation) -> tuple[int, list[Piece]]:
         axis = op.attrs["axis"] % 2
         edges = accumulate((t.shape.as_tuple()[axis] for t in op.outputs), initial=0)
         return axis, [(t, *edge) for t, edge in zip(op.outputs, pairwise(edges), strict=True)]
-    return _sliced(op) if op.type == "StridedSlice" and len(op.inputs) == 1 else (0, [])
+    return _find_partial_slice(op) if op.type == "StridedSlice" and len(op.inputs) == 1 else (0, [])
 
 
-def _sliced(op: Operation) -> tuple[int, list[Piece]]:
+def _find_partial_slice(op: Operation) -> tuple[int, list[Piece]]:
     """Return the axis and the piece of an index expression with a single partial slice."""
     parts = [*op.attrs["spec"], slice(None)][:2]
     if len(op.attrs["spec"]) > 2 or not all(isinstance(part, slice) for part in parts):
@@ -77,7 +77,7 @@ def _may_narrow(op: Operation, axis: int, kept: Container[Tensor]) -> bool:
     return 1 - inner_axis(producer, axis) == 0 or (loop is not None and loop.is_while and is_counted(loop))
 
 
-def _runs(used: Sequence[Piece]) -> list[list[Piece]]:
+def _group_adjacent(used: Sequence[Piece]) -> list[list[Piece]]:
     """Return the pieces in runs of adjacent ones."""
     starts = [start for _, start, _ in used]
     stops = [0, *(stop for _, _, stop in used)]
@@ -85,7 +85,7 @@ def _runs(used: Sequence[Piece]) -> list[list[Piece]]:
     return [[piece for _, piece in run] for _, run in groupby(zip(number, used), key=lambda pair: pair[0])]
 
 
-def _narrow(made: Operation, axis: int, run: Sequence[Piece]) -> dict[Tensor, Tensor]:
+def _emit_narrow_product(made: Operation, axis: int, run: Sequence[Piece]) -> dict[Tensor, Tensor]:
     """Return the replacements of adjacent pieces: a narrower product, split if there are several."""
     (_, start, _), (_, _, stop) = run[0], run[-1]
     factor, outer = made.inputs[axis], 1 - inner_axis(made, axis)

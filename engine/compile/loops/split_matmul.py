@@ -37,14 +37,14 @@ def split_products(program: Program, liftable: Liftable, may_copy: bool, fits: C
     for op in list(liftable.loop.body.operations):
         if is_product(op) and liftable.kind(op.outputs[0]) is None and fits(op.outputs[0]):
             for side in (0, 1):
-                pieces = _pieces(op, side, liftable, may_copy)
+                pieces = _group_parts(op, side, liftable, may_copy)
                 if pieces and op.outputs[0] not in moved:
-                    moved[op.outputs[0]] = _split(op, side, pieces)
+                    moved[op.outputs[0]] = _sum_split_products(op, side, pieces)
     substitute(program, moved)
     return bool(moved)
 
 
-def _pieces(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> list[list[Tensor]]:
+def _group_parts(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> list[list[Tensor]]:
     """Return the parts of a factor, in groups to multiply together; none for a single group."""
     axis, (factor, other) = inner_axis(op, side), op.inputs[:: 1 if side == 0 else -1]
     if not _is_joined(factor, axis) or not liftable.loop.is_outside(other):
@@ -54,7 +54,7 @@ def _pieces(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> lis
         return []
     cost = work(op) // factor.shape.as_tuple()[axis]  # multiplications per row or column of a part
     # Adjacent parts of one kind first, then of one kind after those too small to lift have joined the rest.
-    groups = [list(parts) for _, parts in groupby(_parts(factor, axis), liftable.kind)]
+    groups = [list(parts) for _, parts in groupby(_flatten_concat(factor, axis), liftable.kind)]
 
     def kind(parts: list[Tensor]) -> bool | None:
         width = sum(t.shape.as_tuple()[axis] for t in parts)
@@ -64,9 +64,9 @@ def _pieces(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> lis
     return pieces if len(pieces) > 1 else []
 
 
-def _parts(factor: Tensor, axis: int) -> list[Tensor]:
+def _flatten_concat(factor: Tensor, axis: int) -> list[Tensor]:
     """Return the parts of a concatenated matrix, with nested concatenations flattened."""
-    return [t for part in factor.op.inputs for t in (_parts(part, axis) if _is_joined(part, axis) else [part])]
+    return [t for part in factor.op.inputs for t in (_flatten_concat(part, axis) if _is_joined(part, axis) else [part])]
 
 
 def _is_joined(factor: Tensor, axis: int) -> bool:
@@ -76,7 +76,7 @@ def _is_joined(factor: Tensor, axis: int) -> bool:
     return along and not op.control_inputs and all(map(is_known, op.inputs))
 
 
-def _split(op: Operation, side: int, pieces: list[list[Tensor]]) -> Tensor:
+def _sum_split_products(op: Operation, side: int, pieces: list[list[Tensor]]) -> Tensor:
     """Multiply each piece with its part of the other factor, and add the products in the order of the pieces."""
     other, start, terms = op.inputs[1 - side], 0, []
     inside, outside = Builder(op.region, op), Builder(other.region, op)

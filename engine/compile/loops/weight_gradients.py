@@ -34,7 +34,7 @@ def batch_products(program: Program) -> Program:
         return program
     moved: dict[Tensor, Tensor] = {}
     for op, i, term in sums:
-        moved.update(_gather(op, i, term))
+        moved.update(_gather_factors(op, i, term))
     substitute(program, moved)
     for op, i, _ in sums:
         _make_handles(op, i, moved[op.outputs[i]])
@@ -71,12 +71,12 @@ def _joins_rows(product: Operation) -> bool:
     return bool(product.attrs["transpose_a"] and not product.attrs["transpose_b"])
 
 
-def _gather(op: Operation, i: int, term: Tensor) -> dict[Tensor, Tensor]:
+def _gather_factors(op: Operation, i: int, term: Tensor) -> dict[Tensor, Tensor]:
     """Turn variable `i` of a loop into a sum with gathered factors; return the replaced tensors."""
     before, total, after = op.regions[1].params[i], op.regions[1].results[i], op.outputs[i]
-    begin = _emit("ProductSumBegin", op.region, [op.inputs[i]], total, term.op)
-    add = _emit("ProductSumAdd", op.regions[1], [before, *term.op.inputs], total, term.op)
-    end = _emit("ProductSumEnd", op.region, [after], total, term.op, dtype=total.dtype, shape=total.shape)
+    begin = _emit_like("ProductSumBegin", op.region, [op.inputs[i]], total, term.op)
+    add = _emit_like("ProductSumAdd", op.regions[1], [before, *term.op.inputs], total, term.op)
+    end = _emit_like("ProductSumEnd", op.region, [after], total, term.op, dtype=total.dtype, shape=total.shape)
     op.update_input(i, begin)
     return {after: end, total: add}
 
@@ -89,7 +89,7 @@ def _make_handles(op: Operation, i: int, end: Tensor) -> None:
         handle.dtype, handle.shape = dtypes.resource, SCALAR
 
 
-def _emit(type: str, region: Region, inputs: list[Tensor], like: Tensor, made: Operation, **attrs: Any) -> Tensor:
+def _emit_like(type: str, region: Region, inputs: list[Tensor], like: Tensor, made: Operation, **attrs: Any) -> Tensor:
     """Append an operation whose result is like a tensor, named after a product."""
     op = Operation(
         region,

@@ -35,7 +35,7 @@ def lower(program: Program) -> Program:
         if op.role is Role.ENTER:
             lowering.taken.add(op.attrs["frame_name"])
     root = _Scope(lowering, None)
-    lowering.region(program.graph.root, root)
+    lowering.lower_region(program.graph.root, root)
     lowering.close_cycles()
     return Program(
         lowering.graph,
@@ -132,10 +132,10 @@ class _BranchScope(_Scope):
     def capture(self, key: Key, outer: Tensor) -> Tensor:
         # Shared by the branches, since one Switch has an output for each.
         if key not in self.shared:
-            self.shared[key] = self._switch(outer)
+            self.shared[key] = self._emit_switch(outer)
         return self.shared[key][self.index]
 
-    def _switch(self, data: Tensor) -> list[Tensor]:
+    def _emit_switch(self, data: Tensor) -> list[Tensor]:
         """Emit the Switch of a captured value, whose outputs go to the branches, in the scope around the Cond."""
         assert self.parent is not None
         count = len(self.op.regions)
@@ -180,7 +180,7 @@ class _LoopScope(_Scope):
             f"{self.op.name}/Enter",
             [outer],
             [(outer.dtype, outer.shape)],
-            self.lowering.controls(self.op, self.parent) if not constant else (),
+            self.lowering.lower_controls(self.op, self.parent) if not constant else (),
             like=self.op,
             origin=origin,
             frame_name=self.name,
@@ -252,25 +252,25 @@ class _Lowering:
         self.taken.add(name)
         return name
 
-    def region(self, region: Region, scope: _Scope) -> None:
+    def lower_region(self, region: Region, scope: _Scope) -> None:
         for op in region.operations:
             if op.is_param:
                 continue
             self.scopes[op] = scope
             if op.is_cond:
-                self.cond(op, scope)
+                self.lower_cond(op, scope)
             elif op.is_while:
-                self.loop(op, scope)
+                self.lower_loop(op, scope)
             else:
-                self.plain(op, scope)
+                self.lower_plain(op, scope)
 
-    def plain(self, op: Operation, scope: _Scope) -> None:
+    def lower_plain(self, op: Operation, scope: _Scope) -> None:
         # A back edge has no lowered tensor yet; another input takes its place until `close_cycles`.
         late = [i for i, t in enumerate(op.inputs) if op.role is Role.MERGE and self._is_back_edge(op, i, scope)]
         stand_in = next((t for i, t in enumerate(op.inputs) if i not in late), None)
         inputs = [scope.lookup(stand_in if i in late else t) for i, t in enumerate(op.inputs)]
         outputs = [(t.dtype, t.shape) for t in op.outputs]
-        controls = self.controls(op, scope)
+        controls = self.lower_controls(op, scope)
         lowered = scope.emit(op.type, op.name, inputs, outputs, controls, like=op, **op.attrs)
         self.cycles += [(lowered, i, scope, op.inputs[i]) for i in late]
         self.ops[op] = [lowered]
@@ -283,7 +283,7 @@ class _Lowering:
         for merge, index, scope, tensor in self.cycles:
             merge.update_input(index, scope.lookup(tensor))
 
-    def controls(self, op: Operation, scope: _Scope) -> list[Operation]:
+    def lower_controls(self, op: Operation, scope: _Scope) -> list[Operation]:
         """Return the lowered control inputs; signals from outside of the loop of `scope` come as invariants."""
         controls: list[Operation] = []
         for control in op.control_inputs:
@@ -291,10 +291,10 @@ class _Lowering:
             if home.frame_scope() is scope.frame_scope():
                 controls += self.ops[control]
             else:
-                controls.append(self._signal(control, home, scope))
+                controls.append(self._capture_signal(control, home, scope))
         return controls
 
-    def _signal(self, control: Operation, home: _Scope, scope: _Scope) -> Operation:
+    def _capture_signal(self, control: Operation, home: _Scope, scope: _Scope) -> Operation:
         """Capture the completion of `control` as an invariant of a loop (rule 75)."""
         if control not in home.env:
             token = home.emit(
@@ -309,10 +309,10 @@ class _Lowering:
             home.env[control] = token.outputs[0]
         return scope.lookup(control).op
 
-    def cond(self, op: Operation, scope: _Scope) -> None:
+    def lower_cond(self, op: Operation, scope: _Scope) -> None:
         """Lower a Cond: branches whose inputs come through Switches, and a Merge for each result."""
         pred = scope.lookup(op.inputs[0])
-        controls = self.controls(op, scope)
+        controls = self.lower_controls(op, scope)
         # One Identity with the control inputs, before the predicate, delays all Switches, whenever they are captured.
         if controls:
             waiting = scope.emit("Identity", f"{op.name}/pred", [pred], [(pred.dtype, pred.shape)], controls, like=op)
@@ -321,7 +321,7 @@ class _Lowering:
         shared: dict[Key, list[Tensor]] = {}
         branches = [_BranchScope(scope, op, pred, i, shared) for i in range(len(op.regions))]
         for branch, region in zip(branches, op.regions, strict=True):
-            self.region(region, branch)
+            self.lower_region(region, branch)
         merges = []
         for i, output in enumerate(op.outputs[: num_results(op)]):
             inputs = [b.lookup(r.results[i]) for b, r in zip(branches, op.regions, strict=True)]
@@ -334,49 +334,51 @@ class _Lowering:
             scope.env[output] = branches[extra.branch].lookup(extra.value)
         self.ops[op] = merges
 
-    def loop(self, op: Operation, scope: _Scope) -> None:
+    def lower_loop(self, op: Operation, scope: _Scope) -> None:
         """Lower a While to Enter, Merge, LoopCond, Switch, NextIteration and Exit for each loop variable."""
         # Enter, Merge, predicate, Switch, body, NextIteration, Exit: each needs the tensors of those before it.
         frame = _LoopScope(scope, op)
         count = num_results(op)
-        inits = [scope.lookup(t) for t in op.inputs] or [self._spare(op, scope)]
-        origins = _variables(op)
+        inits = [scope.lookup(t) for t in op.inputs] or [self._spare_variable(op, scope)]
+        origins = _variable_origins(op)
         enters = [frame.enter(t, origin) for t, origin in zip(inits, origins, strict=True)]
         # A Merge takes its Enter twice until the NextIteration exists.
-        merges = [self._merge(op, t, origin) for t, origin in zip(enters, origins, strict=True)]
+        merges = [self._emit_merge(op, t, origin) for t, origin in zip(enters, origins, strict=True)]
         pred = _LoopRegion(frame, merges[0])
-        self._bind(pred, op.regions[0].params, [m.outputs[0] for m in merges])
-        self.region(op.regions[0], pred)
+        self._bind_params(pred, op.regions[0].params, [m.outputs[0] for m in merges])
+        self.lower_region(op.regions[0], pred)
         test = pred.lookup(op.regions[0].results[0])
         outputs = [(dtypes.bool_, SCALAR)]
         origin = Origin(op.name, "predicate", not_native=op.attrs.get("not_native"))
         cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [test], outputs, like=op, origin=origin).outputs[0]
-        switches = [self._switch(op, m.outputs[0], cond, origin) for m, origin in zip(merges, origins, strict=True)]
-        body = _LoopRegion(frame, self._pivot(op, switches[0].outputs[1]))
-        self._bind(body, op.regions[1].params, [s.outputs[1] for s in switches])
-        self.region(op.regions[1], body)
+        switches = [
+            self._emit_switch(op, m.outputs[0], cond, origin) for m, origin in zip(merges, origins, strict=True)
+        ]
+        body = _LoopRegion(frame, self._emit_pivot(op, switches[0].outputs[1]))
+        self._bind_params(body, op.regions[1].params, [s.outputs[1] for s in switches])
+        self.lower_region(op.regions[1], body)
         results = [body.lookup(t) for t in op.regions[1].results] or [switches[0].outputs[1]]
         for merge, result, origin in zip(merges, results, origins, strict=True):
-            merge.update_input(1, self._next(op, body, result, origin))
-        exits = [self._exit(op, i, s.outputs[0], t) for i, (s, t) in enumerate(zip(switches, op.outputs[:count]))]
+            merge.update_input(1, self._emit_next_iteration(op, body, result, origin))
+        exits = [self._emit_exit(op, i, s.outputs[0], t) for i, (s, t) in enumerate(zip(switches, op.outputs[:count]))]
         scope.env.update(zip(op.outputs[:count], [e.outputs[0] for e in exits], strict=False))
         self.ops[op] = exits
         for slot, (extra, output) in enumerate(zip(saved_outputs(op), op.outputs[count:], strict=True)):
-            scope.env[output] = self._final(op, body, cond, slot, extra)
+            scope.env[output] = self._emit_saved_output(op, body, cond, slot, extra)
 
-    def _bind(self, scope: _Scope, params: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    def _bind_params(self, scope: _Scope, params: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         """Bind the loop variables of a region to their values in an iteration, for data and for control inputs."""
         # Not strict: a loop without variables has a spare value, but no parameter.
         for param, value in zip(params, values, strict=False):
             scope.env[param] = value
             self.scopes[param.op], self.ops[param.op] = scope, [value.op]
 
-    def _spare(self, op: Operation, scope: _Scope) -> Tensor:
+    def _spare_variable(self, op: Operation, scope: _Scope) -> Tensor:
         """Return the initial value of a loop variable for a loop without variables, wanted for its saved values."""
         outputs = [(dtypes.bool_, SCALAR)]
         return scope.emit("Const", f"{op.name}/dummy", (), outputs, like=op, value=np.asarray(True)).outputs[0]
 
-    def _emit(
+    def _emit_primitive(
         self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, origin: Origin, **attrs: Any
     ) -> Operation:
         """Append a primitive of a loop outside of any scope, so without a control input from a pivot."""
@@ -392,29 +394,33 @@ class _Lowering:
             origin=origin,
         )
 
-    def _merge(self, op: Operation, enter: Tensor, origin: Origin) -> Operation:
-        return self._emit(op, "Merge", [enter, enter], [(enter.dtype, enter.shape), (dtypes.int32, SCALAR)], origin)
+    def _emit_merge(self, op: Operation, enter: Tensor, origin: Origin) -> Operation:
+        return self._emit_primitive(
+            op, "Merge", [enter, enter], [(enter.dtype, enter.shape), (dtypes.int32, SCALAR)], origin
+        )
 
-    def _switch(self, op: Operation, value: Tensor, cond: Tensor, origin: Origin) -> Operation:
-        return self._emit(op, "Switch", [value, cond], [(value.dtype, value.shape)] * 2, origin)
+    def _emit_switch(self, op: Operation, value: Tensor, cond: Tensor, origin: Origin) -> Operation:
+        return self._emit_primitive(op, "Switch", [value, cond], [(value.dtype, value.shape)] * 2, origin)
 
-    def _pivot(self, op: Operation, value: Tensor) -> Operation:
-        pivot = self._emit(op, "Identity", [value], [(value.dtype, value.shape)], Origin(op.name, "pivot"))
+    def _emit_pivot(self, op: Operation, value: Tensor) -> Operation:
+        pivot = self._emit_primitive(op, "Identity", [value], [(value.dtype, value.shape)], Origin(op.name, "pivot"))
         pivot.device = ""
         return pivot
 
-    def _exit(self, op: Operation, index: int, value: Tensor, output: Tensor) -> Operation:
-        return self._emit(op, "Exit", [value], [(output.dtype, output.shape)], Origin(op.name, "result", index))
+    def _emit_exit(self, op: Operation, index: int, value: Tensor, output: Tensor) -> Operation:
+        return self._emit_primitive(
+            op, "Exit", [value], [(output.dtype, output.shape)], Origin(op.name, "result", index)
+        )
 
-    def _next(self, op: Operation, body: _Scope, value: Tensor, origin: Origin) -> Tensor:
+    def _emit_next_iteration(self, op: Operation, body: _Scope, value: Tensor, origin: Origin) -> Tensor:
         name, outputs = f"{op.name}/NextIteration", [(value.dtype, value.shape)]
         return body.emit("NextIteration", name, [value], outputs, like=op, origin=origin).outputs[0]
 
-    def _final(self, op: Operation, body: _Scope, cond: Tensor, slot: int, extra: Any) -> Tensor:
+    def _emit_saved_output(self, op: Operation, body: _Scope, cond: Tensor, slot: int, extra: Any) -> Tensor:
         """Emit the trip count, or SeriesPush and SeriesExit, of a saved output; return the lowered output."""
         origin = Origin(op.name, "saved", slot)
         if extra.kind == "trip":
-            return self._emit(op, "TripCount", [cond], [(dtypes.int64, SCALAR)], origin).outputs[0]
+            return self._emit_primitive(op, "TripCount", [cond], [(dtypes.int64, SCALAR)], origin).outputs[0]
         inputs = [body.lookup(t) for t in (extra.value, extra.index) if t is not None]
         flow = [(dtypes.float32, SCALAR)]
         attrs: dict[str, Any] = {"series": slot}
@@ -425,10 +431,10 @@ class _Lowering:
         }
         push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, origin=origin, **attrs)
         out = [(dtypes.series, SCALAR)]
-        return self._emit(op, "SeriesExit", [push.outputs[0]], out, origin, series=slot).outputs[0]
+        return self._emit_primitive(op, "SeriesExit", [push.outputs[0]], out, origin, series=slot).outputs[0]
 
 
-def _variables(op: Operation) -> list[Origin]:
+def _variable_origins(op: Operation) -> list[Origin]:
     """Return the origin of each loop variable's primitives; for a loop without variables the spare variable's."""
     params = [param.op for param in op.regions[1].params]
     origins = [

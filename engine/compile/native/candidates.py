@@ -58,7 +58,7 @@ class Candidates:
             try:
                 if by_hand:
                     raise NotNative(op, "is beside a loop made by hand")
-                self._check(op)
+                self._refuse_ineligible(op)
             except NotNative as refusal:
                 if op.role in _COMPUTING:
                     # The refused operation may be in a branch of `op`.
@@ -76,7 +76,7 @@ class Candidates:
         computation = self.computations.get(op)
         yield from (op.inputs[k].op for k in (() if computation is None else computation.reads))
 
-    def _check(self, op: Operation) -> None:
+    def _refuse_ineligible(self, op: Operation) -> None:
         """Refuse an operation ineligible for clusters."""
         if op.control_inputs or op in self._pinned:
             raise NotNative(op, "is in an order with others, whatever its values")
@@ -98,7 +98,7 @@ class Candidates:
         for region in op.regions:
             for inner in region.operations:
                 if not inner.is_constant:
-                    self._check(inner)
+                    self._refuse_ineligible(inner)
                 if inner in self._liveness.apart:
                     raise NotNative(inner, "may be dead though its branch runs")
             if not all(self._liveness.is_alive_in(region, t) for t in region.results):

@@ -81,7 +81,7 @@ class _Clusters:
         root = self.program.graph.root
         self.candidates.note(root)
         self.waiting.region(root)
-        chosen = [choice for group in list(self._region(root)) for choice in self._choose(group)]
+        chosen = [choice for group in list(self._find_clusters(root)) for choice in self._choose_cluster(group)]
         reasons = self.candidates.reasons
         reasons.update(dict.fromkeys(self.waiting.uneven, _UNEVEN))
         self.program.not_clustered = {f"{op.name} ({op.type})": reason for op, reason in reasons.items()}
@@ -89,13 +89,15 @@ class _Clusters:
         pairs = [pair for choice in chosen for pair in zip(choice.results, choice.cond.outputs, strict=True)]
         substitute(self.program, dict(pairs))
         for choice in chosen:
-            self._move(choice)
-        self._tidy({choice.cond.region for choice in chosen}, {op for choice in chosen for op in choice.operations})
+            self._move_into_branch(choice)
+        self._tidy_regions(
+            {choice.cond.region for choice in chosen}, {op for choice in chosen for op in choice.operations}
+        )
 
-    def _region(self, region: Region) -> Iterator[list[Operation]]:
+    def _find_clusters(self, region: Region) -> Iterator[list[Operation]]:
         """Yield the clusters of a region and of inner regions; the sources of the region's operations are known."""
         clustered: set[Operation] = set()
-        for group in self._sets(region):
+        for group in self._find_sets(region):
             clustered.update(group)
             yield group
         for op in region.operations:
@@ -104,14 +106,14 @@ class _Clusters:
                     self.candidates.note(inner)
                 self.waiting.inside(op)
                 for inner in op.regions:
-                    yield from self._region(inner)
+                    yield from self._find_clusters(inner)
 
-    def _sets(self, region: Region) -> list[list[Operation]]:
+    def _find_sets(self, region: Region) -> list[list[Operation]]:
         """Return the sets of a region, without operations whose steps depend on values unknown to their set."""
         for _ in range(_MOST_ROUNDS):
             members = self.candidates.found.intersection(region.operations) - self.waiting.uneven
             groups = _Sets(region, members, self.captured, self.waiting, self.apart).parts()
-            looking = [op for group in groups for op in self._looking(group)]
+            looking = [op for group in groups for op in self._find_value_readers(group)]
             if not looking:
                 break
             # Dropping an operation makes it a source, which changes the sources of others: another round.
@@ -120,7 +122,7 @@ class _Clusters:
             self.waiting.region(region)
         return [group for group in groups if self._is_large_enough(group) and self.candidates.found.issuperset(group)]
 
-    def _looking(self, group: Iterable[Operation]) -> Iterator[Operation]:
+    def _find_value_readers(self, group: Iterable[Operation]) -> Iterator[Operation]:
         """Yield the operations of a set whose steps depend on values other than shapes and constants."""
         # Shapes are fixed for the run of a program, and so are values computed from shapes and constants.
         known: set[Operation] = set()
@@ -133,27 +135,27 @@ class _Clusters:
                 known.add(op)
 
     def _is_large_enough(self, group: list[Operation]) -> bool:
-        if sum(map(_weight, group)) >= FEWEST:
+        if sum(map(_computing_weight, group)) >= FEWEST:
             return True
         self.candidates.reasons.update(dict.fromkeys(group, _TOO_FEW))
         return False
 
-    def _choose(self, group: list[Operation]) -> Iterator[_Chosen]:
+    def _choose_cluster(self, group: list[Operation]) -> Iterator[_Chosen]:
         """Yield the cluster with its Cond, if the operations can be a program worth running; else record the reason."""
-        results = self._wanted(group)
+        results = self._results_used_outside(group)
         try:
             program, inputs = translate_cluster(group, results, self.settings, self.candidates.computations)
         except NotNative as reason:
             self.candidates.reasons.update(dict.fromkeys(group, f"belongs to {reason}"))
             return
         moved = len(inputs) + len(results)
-        if not inputs or not results or moved > MOST_MOVED * sum(map(_weight, group)):
+        if not inputs or not results or moved > MOST_MOVED * sum(map(_computing_weight, group)):
             self.candidates.reasons.update(dict.fromkeys(group, _TOO_LITTLE))
             return
         cond = choose(group[-1], program.name, results, program, inputs, dead_silent=True)
         yield _Chosen(group, results, cond)
 
-    def _wanted(self, group: Sequence[Operation]) -> list[Tensor]:
+    def _results_used_outside(self, group: Sequence[Operation]) -> list[Tensor]:
         """Return the results of a set with uses outside of the set."""
         inside = {*group, *(inner for op in group for region in op.regions for inner in region.walk())}
         # Results of regions within the set are uses inside of it, not outside.
@@ -161,7 +163,7 @@ class _Clusters:
         outputs = [t for op in group for t in op.outputs]
         return [t for t in outputs if self.kept[t] > inner_uses[t] or not inside.issuperset(t._consumers)]
 
-    def _move(self, each: _Chosen) -> None:
+    def _move_into_branch(self, each: _Chosen) -> None:
         """Move the operations of a cluster into the branch without the program, with copies of constants."""
         branch = each.cond.regions[0]
         move_into(each.operations, each.results, branch)
@@ -169,13 +171,13 @@ class _Clusters:
         # A constant captured from outside would cost a Switch each; a copy in the branch costs nothing.
         constants = {
             tensor: copied(tensor.op, branch, ()).outputs[0]
-            for tensor in dict.fromkeys(t for op in list(branch.walk()) for t in _used(op))
+            for tensor in dict.fromkeys(t for op in list(branch.walk()) for t in _used_tensors(op))
             if tensor.op.is_constant and not tensor.op.control_inputs and not branch.encloses(tensor.region)
         }
         substitute_in(branch, constants)
         branch.operations = topological_order(branch.operations)
 
-    def _tidy(self, regions: set[Region], moved: set[Operation]) -> None:
+    def _tidy_regions(self, regions: set[Region], moved: set[Operation]) -> None:
         """Sort the operations of regions, and remove moved operations and constants without further use."""
         for region in regions:
             remaining = [op for op in region.operations if op not in moved and not self._is_unused(op)]
@@ -208,11 +210,11 @@ class _Sets(ConnectedSets):
         for group in self.sets():
             size = MOST + 1
             for op in group:
-                if size + _weight(op) > MOST:
+                if size + _computing_weight(op) > MOST:
                     parts.append([])
                     size = 0
                 parts[-1].append(op)
-                size += _weight(op)
+                size += _computing_weight(op)
         return parts
 
     def kind(self, op: Operation) -> Any:
@@ -229,12 +231,12 @@ def _are_known(tensors: Iterable[Tensor], known: Container[Operation]) -> bool:
     return all(t.op.is_constant or t.op in known for t in tensors)
 
 
-def _used(op: Operation) -> list[Tensor]:
+def _used_tensors(op: Operation) -> list[Tensor]:
     """Return the inputs of an operation and the results of its regions."""
     return [*op.inputs, *(t for region in op.regions for t in region.results)]
 
 
-def _weight(op: Operation) -> int:
+def _computing_weight(op: Operation) -> int:
     """Return the weight of an operation: the number of computing operations, including operations in its regions."""
     inside = (inner for region in op.regions for inner in region.walk())
     return int(op.role is not Role.IDENTITY) + sum(inner.role is not Role.CONST for inner in inside)

@@ -55,42 +55,42 @@ class Waiting:
         """Find the sources of the operations of a region; the sources of outer regions are known."""
         for op in region.operations:
             if not op.is_param:
-                self.of[op] = self._handed_on(op, self._before(op))
+                self.of[op] = self._handed_on(op, self._sources_before(op))
 
     def inside(self, op: Operation) -> None:
         """Find the sources of the operations in the branches of a Cond, or in a loop."""
         if op.is_while:
-            self._loop(op)
+            self._find_loop_sources(op)
         else:
             for region in op.regions:
                 self.region(region)
 
-    def _loop(self, op: Operation) -> None:
+    def _find_loop_sources(self, op: Operation) -> None:
         """Find late variables, in a trial with each variable as a source; then find the sources in earnest."""
         body = op.regions[1]
         inits = [self.of[t.op] for t in op.inputs]
         self._is_trial = True
-        self._assume(op, [frozenset([p.op]) for p in body.params])
+        self._assume_sources(op, [frozenset([p.op]) for p in body.params])
         nexts = [self.of[t.op] for t in body.results]
         self._is_trial = False
-        self._assume(op, self._variables([p.op for p in body.params], inits, nexts))
+        self._assume_sources(op, self._variable_sources([p.op for p in body.params], inits, nexts))
 
-    def _assume(self, op: Operation, variables: Sequence[Sources]) -> None:
+    def _assume_sources(self, op: Operation, variables: Sequence[Sources]) -> None:
         """Find the sources of the operations in a loop, assuming the variables' sources."""
         for region in op.regions:
             self.of.update(zip((p.op for p in region.params), variables, strict=True))
             self.region(region)
 
-    def _variables(self, params: list[Operation], inits: list[Sources], nexts: list[Sources]) -> list[Sources]:
+    def _variable_sources(self, params: list[Operation], inits: list[Sources], nexts: list[Sources]) -> list[Sources]:
         """Return the sources of a loop's variables, by the sources of their initial and next values."""
-        late = _late(params, inits, nexts)
+        late = _late_variables(params, inits, nexts)
         alike: dict[tuple[Sources, Sources], Sources] = {}
         return [
             alike.setdefault((init, next_sources), frozenset([param])) if param in late else init
             for param, init, next_sources in zip(params, inits, nexts, strict=True)
         ]
 
-    def _before(self, op: Operation) -> Sources:
+    def _sources_before(self, op: Operation) -> Sources:
         """Return the sources before an operation, without sources implied by others."""
         sets = {self.of.get(source, NOTHING) for source in uses(op, self._captured)}
         # The common case, without a comparison of all pairs.
@@ -110,12 +110,12 @@ class Waiting:
         elif len(before) <= _MOST and (self._may_cluster(op) or _takes_no_time(op)):
             return before
         behind = before.union(*(self._behind.get(s, NOTHING) for s in before))
-        # A large set is cut to the direct sources: `_before` then keeps redundant sources, which is only coarser.
+        # A large set is cut to the direct sources: `_sources_before` then keeps redundant sources, merely coarser.
         self._behind[op] = behind if len(behind) <= _MOST * _MOST else before
         return frozenset([op])
 
 
-def _late(params: list[Operation], inits: list[Sources], nexts: list[Sources]) -> set[Operation]:
+def _late_variables(params: list[Operation], inits: list[Sources], nexts: list[Sources]) -> set[Operation]:
     """Return the loop variables whose next values wait for more sources than their initial values."""
     begins = dict(zip(params, inits, strict=True))
     next_sets = {

@@ -29,11 +29,14 @@ from .translate import translate
 def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) -> Program:
     """Add native programs for the outermost eligible loops; `program` is changed."""
     # A list: the search ends before Conds are appended to the regions it walks.
-    conds = {op: _either(op, *translation) for op, translation in list(_outermost(program.graph.root, settings, rules))}
+    conds = {
+        op: _append_native_choice(op, *translation)
+        for op, translation in list(_outermost_loops(program.graph.root, settings, rules))
+    }
     if conds:
-        _use(program, conds)
+        _replace_loops(program, conds)
         for region in dict.fromkeys(op.region for op in conds):
-            _sort(region, conds)
+            _sort_region(region, conds)
         for op, cond in conds.items():
             move_into([op], op.outputs, cond.regions[0])
     return program
@@ -48,7 +51,7 @@ def can_be_native(loop: Operation, settings: Settings) -> bool:
     return True
 
 
-def _use(program: Program, conds: dict[Operation, Operation]) -> None:
+def _replace_loops(program: Program, conds: dict[Operation, Operation]) -> None:
     """Replace loops, the keys of `conds`, by Conds in data and control inputs and among targets."""
     pairs = [zip(op.outputs, cond.outputs, strict=True) for op, cond in conds.items()]
     substitute(program, {old: new for pair in pairs for old, new in pair})
@@ -57,7 +60,7 @@ def _use(program: Program, conds: dict[Operation, Operation]) -> None:
     program.targets = [conds.get(op, op) for op in program.targets]
 
 
-def _sort(region: Region, conds: dict[Operation, Operation]) -> None:
+def _sort_region(region: Region, conds: dict[Operation, Operation]) -> None:
     """Move the Natives and Conds from the end of a region to the positions of their loops."""
     sorted_conds = [conds[op] for op in region.operations if op in conds]
     appended = {operation for cond in sorted_conds for operation in (cond, cond.inputs[0].op)}
@@ -65,7 +68,7 @@ def _sort(region: Region, conds: dict[Operation, Operation]) -> None:
     region.operations = [operation for op in old for operation in _in_place_of(op, conds.get(op))]
 
 
-def _outermost(
+def _outermost_loops(
     region: Region, settings: Settings, rules: Rules
 ) -> Iterator[tuple[Operation, tuple[NativeProgram, list[Tensor]]]]:
     """Yield the outermost eligible loops, with the results of `translate`; mark others with the reason."""
@@ -78,14 +81,14 @@ def _outermost(
             except NotNative as reason:
                 op.attrs["not_native"] = str(reason)
         for inner in op.regions:
-            yield from _outermost(inner, settings, rules)
+            yield from _outermost_loops(inner, settings, rules)
 
 
-def _either(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Operation:
-    return choose(op, op.name, op.outputs, program, inputs, _waits(op))
+def _append_native_choice(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Operation:
+    return choose(op, op.name, op.outputs, program, inputs, _outside_control_inputs(op))
 
 
-def _waits(op: Operation) -> list[Operation]:
+def _outside_control_inputs(op: Operation) -> list[Operation]:
     """Return the outside control inputs of a loop and of operations inside."""
     inside = dict.fromkeys([op, *(inner for region in op.regions for inner in region.walk())])
     return [c for inner in inside for c in inner.control_inputs if c not in inside]

@@ -111,8 +111,8 @@ class Cutter:
         for op in self.operations:
             if not is_rematerializable(op):
                 self.copy(op, self.placement[op])
-        feeds = [self.feed(t) for t in self.source.feeds]
-        fetches = [self.end(t, self.part(self.placement[t.op]).fetches) for t in self.source.fetches]
+        feeds = [self.cut_feed(t) for t in self.source.feeds]
+        fetches = [self.append_end(t, self.part(self.placement[t.op]).fetches) for t in self.source.fetches]
         for target in self.source.targets:
             device = self.placement[target]
             self.part(device).targets.append(self.copy(target, device))
@@ -121,7 +121,7 @@ class Cutter:
         # After all copies, when it is known which devices take part in each frame.
         self.controls.close()
         check_every_iteration(self.operations, [op_of(value) for value, _ in self.ends])
-        channels = self.channels(self.leading() if coalesce_dead_signals else range(len(self.ends)))
+        channels = self.make_channels(self.find_dead_leaders() if coalesce_dead_signals else range(len(self.ends)))
         programs = {device: part.program() for device, part in self.parts.items()}
         return Partitioned(programs, channels, feeds, fetches, self.source)
 
@@ -130,14 +130,14 @@ class Cutter:
             self.parts[device] = Part(self.source.graph.seed)
         return self.parts[device]
 
-    def end(self, tensor: Tensor, tensors: list[Tensor]) -> tuple[DeviceSpec, int]:
+    def append_end(self, tensor: Tensor, tensors: list[Tensor]) -> tuple[DeviceSpec, int]:
         """Append a feed or a fetch to its device's list; return the device and the position there."""
         device = self.placement[tensor.op]
         tensors.append(self.tensor(tensor, device))
         return device, len(tensors) - 1
 
-    def feed(self, tensor: Tensor) -> tuple[DeviceSpec, int]:
-        device, index = self.end(tensor, self.part(self.placement[tensor.op]).feeds)
+    def cut_feed(self, tensor: Tensor) -> tuple[DeviceSpec, int]:
+        device, index = self.append_end(tensor, self.part(self.placement[tensor.op]).feeds)
         self.copies[tensor.op, device].attrs["index"] = index
         return device, index
 
@@ -232,7 +232,7 @@ class Cutter:
         op = op_of(value)
         frame = self.frames.of_output(op)
         # In the root a Recv starts with the step; in a loop the control loop starts it in every iteration.
-        sent = self.message(value, frame)
+        sent = self.emit_message(value, frame)
         controls = [self.controls.merge(frame, device, op)] if frame != ROOT else []
         attrs: dict[str, Any] = {"channel": len(self.ends), "dead_silent": False}
         send = self.emit(self.placement[op], frame, "Send", f"{op.name}/Send", [sent], (), (), op, attrs)
@@ -241,7 +241,7 @@ class Cutter:
         outputs = [(sent.dtype, sent.shape)]
         return send, self.emit(device, frame, "Recv", f"{op.name}/Recv", (), outputs, controls, op, attrs)
 
-    def message(self, value: Value, frame: str) -> Tensor:
+    def emit_message(self, value: Value, frame: str) -> Tensor:
         """Return the tensor to send; for a control edge an empty value made once the operation has run."""
         op = op_of(value)
         home = self.placement[op]
@@ -260,11 +260,11 @@ class Cutter:
             )
         return self.copy(op, home).outputs[value.index]
 
-    def leading(self) -> list[int]:
+    def find_dead_leaders(self) -> list[int]:
         """Return for each channel the number of its dead leader."""
         return dead_leaders(self.operations, self.frames, [(v, self.placement[op_of(v)], d) for v, d in self.ends])
 
-    def channels(self, leading: Sequence[int]) -> list[Channel]:
+    def make_channels(self, leading: Sequence[int]) -> list[Channel]:
         """Return the channels by number; channels led by another are silent when dead."""
         ends = list(self.ends.values())
         for number, dead_leader in enumerate(leading):
@@ -272,9 +272,9 @@ class Cutter:
                 send, recv = ends[number]
                 recv.control_inputs = [ends[dead_leader][1]]  # the leader's Recv, which the control loop starts
                 send.attrs["dead_silent"] = recv.attrs["dead_silent"] = True
-        return [self.channel(*key, number, leading[number]) for number, key in enumerate(self.ends)]
+        return [self.make_channel(*key, number, leading[number]) for number, key in enumerate(self.ends)]
 
-    def channel(self, value: Value, device: DeviceSpec, number: int, dead_leader: int) -> Channel:
+    def make_channel(self, value: Value, device: DeviceSpec, number: int, dead_leader: int) -> Channel:
         op, is_control = op_of(value), isinstance(value, Operation)
         dtype = self.ends[value, device][1].outputs[0].dtype
         name = f"^{op.name}" if is_control else value.name

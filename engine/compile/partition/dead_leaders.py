@@ -23,11 +23,11 @@ def dead_leaders(
     wait for a channel led by itself.
     """
     predicates = analyse(operations, frames)
-    depths = _depths(operations, frames)
-    rank = [(depths[_op(value)], number) for number, (value, _, _) in enumerate(channels)]
+    depths = _longest_chains(operations, frames)
+    rank = [(depths[_operation_of(value)], number) for number, (value, _, _) in enumerate(channels)]
     groups: dict[Any, list[int]] = {}
     for number, (value, source, destination) in enumerate(channels):
-        frame, predicate = frames.of_output(_op(value)), predicates[value]
+        frame, predicate = frames.of_output(_operation_of(value)), predicates[value]
         if _is_chosen(predicate, frames, frame):
             groups.setdefault((frame, source, destination, predicate), []).append(number)
     leading = list(range(len(channels)))
@@ -49,7 +49,7 @@ def _is_chosen(predicate: Predicate, frames: Frames, frame: str) -> bool:
     return any(what != "alive" and tensor not in go_on for what, tensor in symbols)
 
 
-def _depths(operations: Sequence[Operation], frames: Frames) -> dict[Operation, int]:
+def _longest_chains(operations: Sequence[Operation], frames: Frames) -> dict[Operation, int]:
     """Return the longest chain of operations before each operation, within an iteration.
 
     An operation leaving a loop waits for the whole loop: a dead Exit is sent when the frame has ended.
@@ -82,5 +82,5 @@ def _depths_after(operations: Sequence[Operation], frames: Frames, ends: dict[st
     return depths
 
 
-def _op(value: Value) -> Operation:
+def _operation_of(value: Value) -> Operation:
     return value if isinstance(value, Operation) else value.op

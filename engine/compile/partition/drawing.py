@@ -22,19 +22,19 @@ def to_dot(partitioned: Partitioned) -> str:
     for i, (device, program) in enumerate(partitioned.programs.items()):
         lines += [f"  subgraph cluster_{i} {{", f"    label={json.dumps(str(device))};"]
         for op in program.graph.get_operations():
-            lines.append(f"    {_name(i, op)} [label={json.dumps(f'{op.name} ({op.type})')}];")
+            lines.append(f"    {_quote_name(i, op)} [label={json.dumps(f'{op.name} ({op.type})')}];")
             if op.type in ("Send", "Recv"):
-                ends[op.type, op.attrs["channel"]] = _name(i, op)
-        lines += [*_edges(i, program), "  }"]
+                ends[op.type, op.attrs["channel"]] = _quote_name(i, op)
+        lines += [*_draw_edges(i, program), "  }"]
     for channel in partitioned.channels:
         style = f'style=bold, label="{channel.number}"' + (", color=grey" if channel.is_dead_silent else "")
         lines.append(f"  {ends['Send', channel.number]} -> {ends['Recv', channel.number]} [{style}];")
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _edges(part: int, program: Program) -> Iterator[str]:
+def _draw_edges(part: int, program: Program) -> Iterator[str]:
     return (f"    {edge}" for op in program.graph.get_operations() for edge in edges(op, f"{part}/"))
 
 
-def _name(part: int, op: Operation) -> str:
+def _quote_name(part: int, op: Operation) -> str:
     return json.dumps(f"{part}/{op.name}")

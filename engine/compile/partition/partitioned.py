@@ -82,12 +82,12 @@ def to_text(partitioned: Partitioned) -> str:
     lines = []
     for device, program in partitioned.programs.items():
         lines += [f"# {device}", text.to_text(program.graph)]
-        lines += [f"# {line}".rstrip() for op in program.graph.root.operations for line in _native(op)]
+        lines += [f"# {line}".rstrip() for op in program.graph.root.operations for line in _describe_native(op)]
     lines += [f"# not in a cluster: {sentence}" for sentence in sentences(by_reason(partitioned.whole.not_clustered))]
-    return "\n".join([*lines, *map(_line, partitioned.channels)]) + "\n"
+    return "\n".join([*lines, *map(_describe_channel, partitioned.channels)]) + "\n"
 
 
-def _native(op: Operation) -> list[str]:
+def _describe_native(op: Operation) -> list[str]:
     """Return the lines of an operation's native program, or the reason why the loop of a LoopCond has none."""
     if op.type == "Native":
         return str(NativeProgram.from_attribute(op.attrs["program"])).splitlines()
@@ -97,7 +97,7 @@ def _native(op: Operation) -> list[str]:
     return [f"loop {origin.operation}: no native program: {origin.not_native}"]
 
 
-def _line(channel: Channel) -> str:
+def _describe_channel(channel: Channel) -> str:
     words = [
         f"# channel {channel.number}: {channel.name} {channel.dtype}",
         f"{channel.source} to {channel.destination}",

@@ -58,9 +58,9 @@ class Choice:
         unable: set[DeviceSpec] = set().union(*(self._without_kernel(op.type) for op in group.members))
         able = [d for d in self.devices if d not in unable] if unable else list(self.devices)
         if not able:
-            raise self._nowhere(group)
+            raise self._error_for_group(group)
         try:
-            return self._fitting(group, able)
+            return self._devices_meeting_constraints(group, able)
         except GraphError:
             if self.soft:
                 return able
@@ -75,12 +75,12 @@ class Choice:
             self._unable[type] = {d for d in self.devices if not self.supports(type, d)}
         return self._unable[type]
 
-    def _fitting(self, group: Group, able: list[DeviceSpec]) -> list[DeviceSpec]:
+    def _devices_meeting_constraints(self, group: Group, able: list[DeviceSpec]) -> list[DeviceSpec]:
         """Return the able devices matching all binding constraints of a group; GraphError if there are none."""
         asking = [op for op in group.members if op.device and binds(op)]
         if not asking:
             return able
-        spec = _together(asking)
+        spec = _intersect_constraints(asking)
         if spec not in self._allowed:
             self._allowed[spec] = [device for device in self.devices if spec.allows(device)]
         fitting = [device for device in self._allowed[spec] if device in able]
@@ -90,36 +90,36 @@ class Choice:
         raise GraphError(
             f"{op.name} cannot run on the device asked for",
             wanted=short_device(spec),
-            got=f"devices {_names(able)}",
+            got=f"devices {_name_devices(able)}",
             operation=op,
             hint="ask for one of these, give the session more devices, or ask for soft placement",
         )
 
-    def _nowhere(self, group: Group) -> GraphError:
+    def _error_for_group(self, group: Group) -> GraphError:
         """Return the error of a group whose types no device runs, naming the operation with the fewest devices."""
         op = max(group.members, key=lambda op: len(self._without_kernel(op.type)))
         return GraphError(
             f"no device runs {op.type} and what must be with it",
-            wanted=f"one of {_names(self.devices)}",
+            wanted=f"one of {_name_devices(self.devices)}",
             got=", ".join(sorted({op.type for op in group.members})),
             operation=op,
             hint="give the session a CPU device",
         )
 
 
-def _together(operations: Sequence[Operation]) -> DeviceSpec:
+def _intersect_constraints(operations: Sequence[Operation]) -> DeviceSpec:
     """Return the intersection of the operations' constraints; GraphError if two contradict each other."""
     total = DeviceSpec()
     for i, op in enumerate(operations):
         both = total.both(asked(op))
         if both is None:
             # Name the two operations that disagree, not the one that the intersection happened to fail on.
-            raise _contradiction(next(o for o in operations[:i] if asked(o).both(asked(op)) is None), op)
+            raise _contradiction_error(next(o for o in operations[:i] if asked(o).both(asked(op)) is None), op)
         total = both
     return total
 
 
-def _contradiction(one: Operation, other: Operation) -> GraphError:
+def _contradiction_error(one: Operation, other: Operation) -> GraphError:
     return GraphError(
         f"{one.name} and {other.name} must be on one device, but were asked onto two",
         wanted=f"{asked(one)} for {one.name}, built at {one.source}",
@@ -137,6 +137,6 @@ def wished(operations: Sequence[Operation], candidates: list[DeviceSpec]) -> lis
     return candidates
 
 
-def _names(devices: Sequence[DeviceSpec]) -> str:
+def _name_devices(devices: Sequence[DeviceSpec]) -> str:
     more = [f"{len(devices) - _NAMED} more"] if len(devices) > _NAMED else []
     return ", ".join([*map(short_device, devices[:_NAMED]), *more])

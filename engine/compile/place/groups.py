@@ -102,7 +102,7 @@ def find_groups(operations: Sequence[Operation]) -> list[Group]:
         In the order of their first members.
     """
     union = _Union()
-    for one, other in _bonds(operations):
+    for one, other in _bound_pairs(operations):
         union.join(one, other)
     groups: dict[object, Group] = {}
     for op in operations:
@@ -110,12 +110,12 @@ def find_groups(operations: Sequence[Operation]) -> list[Group]:
     return list(groups.values())
 
 
-def _bonds(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
+def _bound_pairs(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
     """Yield pairs of keys bound to a common device: operations, and names to colocate with."""
     named = _by_name(operations)
     users = users_of(operations)
     for op in operations:
-        yield from ((op, t.op) for i, t in enumerate(op.inputs) if _binds(op, i, t))
+        yield from ((op, t.op) for i, t in enumerate(op.inputs) if _binds_to_input(op, i, t))
         # An Enter follows its first user; its input may come from another device once per loop.
         if op.role is Role.ENTER and not is_invariant(op) and users[op]:
             yield op, users[op][0]
@@ -125,7 +125,7 @@ def _bonds(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
             yield from ((op, other) for other in (name, *named.get(name, ())))
 
 
-def _binds(op: Operation, index: int, tensor: Tensor) -> bool:
+def _binds_to_input(op: Operation, index: int, tensor: Tensor) -> bool:
     """Return True if an operation must be on the device of this input."""
     if not tensor.dtype.is_value:
         return True

@@ -58,7 +58,7 @@ def moves(
     for op in operations:
         here = device(op)
         for index, tensor in enumerate(op.inputs):
-            whole, times = _whole(tensor)
+            whole, times = _value_and_uses(tensor)
             home = device(whole.op)
             if _hands_on(op, index) or here is None or home in (None, here) or whole.op.is_constant:
                 continue
@@ -96,7 +96,7 @@ def _is_capture(op: Operation) -> bool:
     return is_invariant(op) and op.origin is not None
 
 
-def _whole(tensor: Tensor) -> tuple[Tensor, int]:
+def _value_and_uses(tensor: Tensor) -> tuple[Tensor, int]:
     """Return the value brought into branches and loops as `tensor`, and the assumed number of uses there."""
     times = 1
     while _hands_on(tensor.op, 0):

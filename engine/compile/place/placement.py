@@ -96,7 +96,7 @@ class _Placement:
         assert device is not None, op
         return device
 
-    def settle(self, group: Group, places: Iterable[DeviceSpec | None]) -> None:
+    def place_group(self, group: Group, places: Iterable[DeviceSpec | None]) -> None:
         """Put an unplaced group on the first candidate of the group among `places`."""
         if group.device is None:
             group.device = next((p for p in places if p in group.candidates), None)
@@ -106,11 +106,13 @@ class _Placement:
         for op in reversed(self.operations):
             group = self.of[op]
             if is_loop_merge(op) and group.device is None:
-                self.settle(group, (self.maker(n.inputs[0].op, {group}) for n in group.of_type("NextIteration")))
-                self.settle(group, (self.of[u].device for s in group.of_type("Switch") for u in self.users[s]))
-                self.wish(group, group.members)
+                self.place_group(
+                    group, (self.device_of_maker(n.inputs[0].op, {group}) for n in group.of_type("NextIteration"))
+                )
+                self.place_group(group, (self.of[u].device for s in group.of_type("Switch") for u in self.users[s]))
+                self.apply_wishes(group, group.members)
 
-    def maker(self, op: Operation, seen: set[Group]) -> DeviceSpec | None:
+    def device_of_maker(self, op: Operation, seen: set[Group]) -> DeviceSpec | None:
         """Return the device of an operation, or of the first placed operation upstream."""
         todo = [op]
         while todo:
@@ -119,17 +121,19 @@ class _Placement:
                 return group.device
             if group not in seen:
                 seen.add(group)
-                todo += [t.op for member in group.members for t in reversed(_data(member))]
+                todo += [t.op for member in group.members for t in reversed(_data_inputs(member))]
         return None
 
     def place_states(self) -> None:
         """Place arrays and stacks where a value is stored first (rule 114), series where their value is computed."""
         for group in self.groups:
             if group.device is None and group.holds_state:
-                self.wish(group, sorted((op for op in group.members if _is_wish(op)), key=lambda op: not stored_by(op)))
-                self.settle(group, (self.of[source].device for source in group.stored))
+                self.apply_wishes(
+                    group, sorted((op for op in group.members if _is_wish(op)), key=lambda op: not stored_by(op))
+                )
+                self.place_group(group, (self.of[source].device for source in group.stored))
 
-    def wish(self, group: Group, operations: Sequence[Operation]) -> None:
+    def apply_wishes(self, group: Group, operations: Sequence[Operation]) -> None:
         """Narrow a group's candidates by the wishes of its operations, and place the group on a single candidate."""
         if group.device is None:
             group.candidates = wished([op for op in operations if not binds(op)], group.candidates)
@@ -141,14 +145,14 @@ class _Placement:
             group = self.of[op]
             # An array is placed at its first write, whose value has a device by then, not at its creation.
             if not _is_source(group) and (stored_by(op) or not group.stored):
-                self.settle(group, self.places(group))
-                self.settle(group, group.candidates)
+                self.place_group(group, self.devices_by_preference(group))
+                self.place_group(group, group.candidates)
 
-    def places(self, group: Group) -> Iterator[DeviceSpec | None]:
+    def devices_by_preference(self, group: Group) -> Iterator[DeviceSpec | None]:
         """Yield devices for a group, the best first: by bytes of data on the device, then by users of the results."""
         sizes: dict[DeviceSpec, int] = {}
-        for op in _suppliers(group):
-            if (home := self.origin(op)) is not None:
+        for op in _data_producers(group):
+            if (home := self.device_of_producer(op)) is not None:
                 sizes[home] = sizes.get(home, 0) + (0 if group.holds_state else size_of(op.outputs))
         most = max(sizes.values(), default=0)
         largest = [device for device in sizes if sizes[device] == most]
@@ -159,10 +163,10 @@ class _Placement:
         yield from sizes
         yield from (self.of[u].device for op in group.members for u in self.users[op] if self.of[u] is not group)
 
-    def origin(self, op: Operation) -> DeviceSpec | None:
+    def device_of_producer(self, op: Operation) -> DeviceSpec | None:
         """Return the device of a value's producer; for a loop invariant, of the producer outside the loop."""
         device = self.of[op].device
-        return self.origin(op.inputs[0].op) if device is None and is_invariant(op) else device
+        return self.device_of_producer(op.inputs[0].op) if device is None and is_invariant(op) else device
 
     def take_parts(self) -> None:
         """Move operations taking a part of a value to the value's device, if fewer bytes cross devices then.
@@ -182,9 +186,9 @@ class _Placement:
         """Place constants, feeds and invariants with their first users; groups without users on a candidate."""
         for op in reversed(self.operations):
             group = self.of[op]
-            self.settle(group, (self.of[u].device for m in group.members for u in self.users[m]))
+            self.place_group(group, (self.of[u].device for m in group.members for u in self.users[m]))
         for group in self.groups:
-            self.settle(group, group.candidates)
+            self.place_group(group, group.candidates)
 
 
 # States come before loops, so that the device of an array draws the loop variables computed from it. Loops come before
@@ -214,10 +218,10 @@ def _is_wish(op: Operation) -> bool:
     return op.role not in ABOUT_SERIES
 
 
-def _suppliers(group: Group) -> list[Operation]:
+def _data_producers(group: Group) -> list[Operation]:
     """Return the producers of a group's data: for an array or a series, the stored values."""
-    return group.stored or [t.op for op in group.members for t in _data(op) if t.op not in group.members]
+    return group.stored or [t.op for op in group.members for t in _data_inputs(op) if t.op not in group.members]
 
 
-def _data(op: Operation) -> Sequence[Tensor]:
+def _data_inputs(op: Operation) -> Sequence[Tensor]:
     return op.inputs[:1] if op.role in SWITCHES else op.inputs

@@ -79,7 +79,7 @@ def bound_kernel(op: Operation, xp: Any) -> Callable[..., Any]:
     attrs = {key: op.attrs[key] for key in definition.attrs}
     kernel: Any = functools.partial(definition.kernel, xp, **attrs)
     if len(op.outputs) == 1 and (definition.signature.outputs[0].many or definition.signature.outputs[0].count):
-        kernel = functools.partial(_only, kernel)
+        kernel = functools.partial(_unwrap_single_output, kernel)
     return kernel  # type: ignore[no-any-return]
 
 
@@ -115,7 +115,7 @@ class _Builder:
                 self.saving[frames.of[op]].append(op)
 
     def build(self) -> Plan:
-        nodes = [self._node(op) for op in self.operations]
+        nodes = [self._make_node(op) for op in self.operations]
         data: list[list[list[tuple[int, int]]]] = [[[] for _ in op.outputs] for op in self.operations]
         controls: list[list[int]] = [[] for _ in self.operations]
         for i, op in enumerate(self.operations):
@@ -126,12 +126,12 @@ class _Builder:
         # Fetches are nodes of their own after all others, with one input and no kernel.
         for k, tensor in enumerate(self.program.fetches):
             data[self.index[tensor.op]][tensor.index].append((len(nodes), 0))
-            nodes.append(self._fetch(k, tensor.op))
+            nodes.append(self._make_fetch_node(k, tensor.op))
             data.append([])
             controls.append([])
         return Plan(
             tuple(nodes),
-            tuple(self._frame(name) for name in self.frame_index),
+            tuple(self._find_frame(name) for name in self.frame_index),
             tuple(tuple(tuple(edges) for edges in outputs) for outputs in data),
             tuple(map(tuple, controls)),
             len(self.program.feeds),
@@ -139,10 +139,10 @@ class _Builder:
             tuple(np.dtype(t.dtype.numpy) for t in self.program.feeds),
         )
 
-    def _fetch(self, k: int, op: Operation) -> Node:
+    def _make_fetch_node(self, k: int, op: Operation) -> Node:
         return Node(f"fetch_{k}", "Fetch", Kind.FETCH, 0, 1, 0, (), index=k, source=op.source)
 
-    def _frame(self, name: str) -> Frame:
+    def _find_frame(self, name: str) -> Frame:
         """Return the frame of a name, with the nodes that return its saved values."""
         info = self.frames.infos[name]
         finals = tuple(self.index[op] for op in self.saving[name] if op.role is not Role.SERIES_PUSH)
@@ -153,12 +153,12 @@ class _Builder:
         window = MOST if adaptive else int(info.parallel_iterations)
         return Frame(name or "root", parent, window, len(info.enters), max(series, default=0), finals, adaptive)
 
-    def _node(self, op: Operation) -> Node:
+    def _make_node(self, op: Operation) -> Node:
         """Return the node of an operation, with the fields of its kind."""
         kind = kind_of(op)
         fields: dict[str, Any] = {}
         if kind is Kind.KERNEL:
-            fields = {"kernel": self.kernels(op), **_described(op)}
+            fields = {"kernel": self.kernels(op), **_kernel_fields(op)}
         elif kind is Kind.CONST:
             fields = {"value": op.attrs["value"]}
         elif kind is Kind.ENTER:
@@ -190,7 +190,7 @@ class _Builder:
         )
 
 
-def _described(op: Operation) -> dict[str, Any]:
+def _kernel_fields(op: Operation) -> dict[str, Any]:
     """Return the fields of a KERNEL node from its definition."""
     definition = op.definition
     attrs = {key: op.attrs[key] for key in definition.attrs}
@@ -216,7 +216,7 @@ def _made_bytes(op: Operation) -> int:
     return total
 
 
-def _only(kernel: Any, *arguments: Any) -> Any:
+def _unwrap_single_output(kernel: Any, *arguments: Any) -> Any:
     """Call a kernel declared for any number of outputs, here one: executors expect an array for a single output."""
     result = kernel(*arguments)
     return result[0] if isinstance(result, (list, tuple)) else result

@@ -26,22 +26,22 @@ def drop_sums(program: Program) -> Program:
     known = _Known()
     for op in program.graph.root.walk():
         known.note(op)
-    moved = dict(_needless(program, known))
+    moved = dict(_find_needless_sums(program, known))
     if not moved:
         return program
     # Found first and replaced afterwards, because a replacement may itself be a needless sum.
-    substitute(program, {t: _end(t, moved) for t in moved})
+    substitute(program, {t: _final_replacement(t, moved) for t in moved})
     return copy_program(program)
 
 
-def _end(tensor: Tensor, moved: dict[Tensor, Tensor]) -> Tensor:
+def _final_replacement(tensor: Tensor, moved: dict[Tensor, Tensor]) -> Tensor:
     """Follow replacements to the last tensor: a sum may replace the input of another."""
     while tensor in moved:
         tensor = moved[tensor]
     return tensor
 
 
-def _needless(program: Program, known: _Known) -> Iterator[tuple[Tensor, Tensor]]:
+def _find_needless_sums(program: Program, known: _Known) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the result of each needless sum, or sum of rows, and its replacement."""
     for op in list(program.graph.root.walk()):
         if op.type == "SumTo" and not op.control_inputs:
@@ -69,7 +69,7 @@ class _Known:
     def of(self, tensor: Tensor) -> Sizes:
         """Return the sizes of a tensor, None if its rank is unknown."""
         if tensor not in self._sizes:
-            self._sizes[tensor] = _static(tensor)
+            self._sizes[tensor] = _static_sizes(tensor)
         return self._sizes[tensor]
 
     def standing_for(self, vector: Tensor) -> Sizes:
@@ -80,36 +80,36 @@ class _Known:
 
     def note(self, op: Operation) -> None:
         """Record the sizes of an operation's only result, by the rule of its type."""
-        rule = _rule(op.type)
+        rule = _rule_of(op.type)
         # Without a rule, `of` makes new symbols from the static shape, which equal no others.
         if rule is not None and len(op.outputs) == 1 and op.outputs[0].rank is not None:
             sizes = rule(self, op)
             if sizes is not None and len(sizes) == op.outputs[0].rank:
-                self._sizes[op.outputs[0]] = _agree(sizes, op.outputs[0])
+                self._sizes[op.outputs[0]] = _prefer_static_sizes(sizes, op.outputs[0])
 
 
-def _static(tensor: Tensor) -> Sizes:
+def _static_sizes(tensor: Tensor) -> Sizes:
     # A new object equals only itself.
     return None if tensor.rank is None else tuple(object() if d is None else d for d in tensor.shape.dims)
 
 
-def _agree(found: tuple[Size, ...], tensor: Tensor) -> tuple[Size, ...]:
+def _prefer_static_sizes(found: tuple[Size, ...], tensor: Tensor) -> tuple[Size, ...]:
     """Return the sizes, with numbers from the static shape in place of symbols."""
     return tuple(s if d is None else d for s, d in zip(found, tensor.shape.dims, strict=True))
 
 
-def _same(known: _Known, op: Operation) -> Sizes:
+def _sizes_of_input(known: _Known, op: Operation) -> Sizes:
     return known.of(op.inputs[0])
 
 
-def _broadcast(known: _Known, op: Operation) -> Sizes:
+def _broadcast_sizes(known: _Known, op: Operation) -> Sizes:
     operands = [known.of(t) for t in op.inputs]
     rank = max((len(s) for s in operands if s is not None), default=0)
     rows = [(1,) * (rank - len(s)) + s for s in operands if s is not None]
-    return tuple(map(_joint, zip(*rows, strict=True))) if len(rows) == len(operands) else None
+    return tuple(map(_common_size, zip(*rows, strict=True))) if len(rows) == len(operands) else None
 
 
-def _joint(sizes: tuple[Size, ...]) -> Size:
+def _common_size(sizes: tuple[Size, ...]) -> Size:
     """Return the common size after broadcasting; a new symbol if ambiguous."""
     different = {s for s in sizes if s != 1} or {1}
     # A number and a symbol broadcast to the number: the symbol's size is 1 or that number, or the step fails.
@@ -117,14 +117,14 @@ def _joint(sizes: tuple[Size, ...]) -> Size:
     return (numbers or different).pop() if len(different) == 1 or len(numbers) == 1 else object()
 
 
-def _matmul(known: _Known, op: Operation) -> Sizes:
+def _matmul_sizes(known: _Known, op: Operation) -> Sizes:
     a, b = (known.of(t) for t in op.inputs)
     if a is None or b is None or len(a) != 2 or len(b) != 2:
         return None
     return a[1 if op.attrs["transpose_a"] else 0], b[0 if op.attrs["transpose_b"] else 1]
 
 
-def _reduce(known: _Known, op: Operation) -> Sizes:
+def _reduced_sizes(known: _Known, op: Operation) -> Sizes:
     x, axis, keepdims = known.of(op.inputs[0]), op.attrs["axis"], op.attrs["keepdims"]
     if x is None:
         return None
@@ -132,28 +132,28 @@ def _reduce(known: _Known, op: Operation) -> Sizes:
     return tuple(1 if i in axes else s for i, s in enumerate(x) if keepdims or i not in axes)
 
 
-def _filled(known: _Known, op: Operation) -> Sizes:
+def _filled_sizes(known: _Known, op: Operation) -> Sizes:
     return known.standing_for(op.inputs[0])
 
 
-def _shaped(known: _Known, op: Operation) -> Sizes:
+def _reshaped_sizes(known: _Known, op: Operation) -> Sizes:
     return known.standing_for(op.inputs[1])
 
 
 _RULES: dict[str, Callable[[_Known, Operation], Sizes]] = {
-    **dict.fromkeys(("Cast", "Identity", "LogSoftmax", "Relu", "Softmax", "Softplus", "StopGradient"), _same),
-    **dict.fromkeys(("AddN", "Where"), _broadcast),
-    **dict.fromkeys(("Sum", "Mean", "Max", "Min"), _reduce),
-    **dict.fromkeys(("BroadcastTo", "SumTo", "Unreduce"), _shaped),
-    "Fill": _filled,
-    "MatMul": _matmul,
+    **dict.fromkeys(("Cast", "Identity", "LogSoftmax", "Relu", "Softmax", "Softplus", "StopGradient"), _sizes_of_input),
+    **dict.fromkeys(("AddN", "Where"), _broadcast_sizes),
+    **dict.fromkeys(("Sum", "Mean", "Max", "Min"), _reduced_sizes),
+    **dict.fromkeys(("BroadcastTo", "SumTo", "Unreduce"), _reshaped_sizes),
+    "Fill": _filled_sizes,
+    "MatMul": _matmul_sizes,
 }
 
 
-def _rule(type: str) -> Callable[[_Known, Operation], Sizes] | None:
+def _rule_of(type: str) -> Callable[[_Known, Operation], Sizes] | None:
     """Return the rule of a type, None if there is none.
 
     BINARY and UNARY are looked up late: definitions fill them as they are imported.
     """
-    elementwise = _broadcast if type in BINARY else _same if type in UNARY else None
+    elementwise = _broadcast_sizes if type in BINARY else _sizes_of_input if type in UNARY else None
     return _RULES.get(type, elementwise)

@@ -28,7 +28,7 @@ def merge_duplicates(program: Program) -> Program:
         if op.role in UNIQUE or op.definition.effects or op.control_inputs or not op.outputs:
             return None
         inputs = [saved.first(t) for t in inputs]
-        key = _key(op, inputs)
+        key = _equality_key(op, inputs)
         for around in region.ancestors():
             if (around, key) in seen:
                 return seen[around, key]
@@ -57,13 +57,13 @@ class _Saved:
         return self._firsts[op][tensor.index - num_results(op)]
 
 
-def _key(op: Operation, inputs: list[Tensor]) -> Any:
+def _equality_key(op: Operation, inputs: list[Tensor]) -> Any:
     # Inputs by identity: they are copies already merged, so equal tensors are one object.
-    attrs = tuple((name, _freeze(value)) for name, value in sorted(op.attrs.items()))
+    attrs = tuple((name, _freeze_value(value)) for name, value in sorted(op.attrs.items()))
     return op.type, op.device, tuple(map(id, inputs)), attrs
 
 
-def _freeze(value: Any) -> Any:
+def _freeze_value(value: Any) -> Any:
     """Return a hashable form of an attribute's value, equal for equal values of a type."""
     if isinstance(value, np.ndarray):
         content = tuple(value.ravel().tolist()) if value.dtype.kind == "T" else value.tobytes()
@@ -72,7 +72,7 @@ def _freeze(value: Any) -> Any:
     if isinstance(value, slice):
         return "slice", value.start, value.stop, value.step
     if isinstance(value, (list, tuple)):
-        return tuple(map(_freeze, value))
+        return tuple(map(_freeze_value, value))
     try:
         hash(value)
     except TypeError:

@@ -42,11 +42,11 @@ class _Folding:
             self.constants[op.outputs[0]] = op.attrs["value"]
         if not inputs or op.control_inputs:
             return None
-        values = self._shape_only(op, inputs) or self._computed(op, inputs)
+        values = self._shape_only(op, inputs) or self._compute_values(op, inputs)
         if values is None:
             return None
         self.constants.update(zip(op.outputs, values, strict=True))
-        return [_constant(op, region, *pair) for pair in zip(op.outputs, values, strict=True)]
+        return [_emit_constant(op, region, *pair) for pair in zip(op.outputs, values, strict=True)]
 
     def _shape_only(self, op: Operation, inputs: list[Tensor]) -> list[Array] | None:
         """Return the values of an operation on the shapes of its inputs, not on their elements."""
@@ -57,18 +57,18 @@ class _Folding:
             return [self.constants[value]] if value in self.constants else None
         if op.definition.shape_only and inputs[0].shape.is_fully_known:
             # A broadcast view: the operation looks at the shape alone, so no array of this size is allocated.
-            return _evaluate(op, [np.broadcast_to(np.False_, inputs[0].shape.as_tuple())], self.most_bytes)
-        return _vector(op)
+            return _evaluate_kernel(op, [np.broadcast_to(np.False_, inputs[0].shape.as_tuple())], self.most_bytes)
+        return _shape_vector(op)
 
-    def _computed(self, op: Operation, inputs: list[Tensor]) -> list[Array] | None:
+    def _compute_values(self, op: Operation, inputs: list[Tensor]) -> list[Array] | None:
         """Return the values of an operation whose inputs are all constants, None otherwise."""
         # A constant with a control input may be dead, and so must be results computed from it.
         if any(not t.op.is_constant or t.op.control_inputs for t in inputs):
             return None
-        return _evaluate(op, [t.op.attrs["value"] for t in inputs], self.most_bytes)
+        return _evaluate_kernel(op, [t.op.attrs["value"] for t in inputs], self.most_bytes)
 
 
-def _vector(op: Operation) -> list[Array] | None:
+def _shape_vector(op: Operation) -> list[Array] | None:
     """Return the integer vector computed by an operation, for a fully known shape."""
     rule = op.definition.static_shape
     if rule in RULES_THAT_PRESUME and not all(static_shape(t).is_fully_known for t in op.inputs):
@@ -81,10 +81,10 @@ def _vector(op: Operation) -> list[Array] | None:
     return [np.array(shape.as_tuple(), output.dtype.numpy)]
 
 
-def _evaluate(op: Operation, arrays: list[Array], most_bytes: int) -> list[Array] | None:
+def _evaluate_kernel(op: Operation, arrays: list[Array], most_bytes: int) -> list[Array] | None:
     """Return the results of an operation on constant arrays; None if they are too large or the kernel fails."""
     definition = op.definition
-    if definition.kernel is None or definition.stateful or not op.outputs or _size(op) > most_bytes:
+    if definition.kernel is None or definition.stateful or not op.outputs or _result_bytes(op) > most_bytes:
         return None
     attrs = {key: op.attrs[key] for key in definition.attrs}
     try:
@@ -100,7 +100,7 @@ def _evaluate(op: Operation, arrays: list[Array], most_bytes: int) -> list[Array
     return values if [v.dtype for v in values] == [t.dtype.numpy for t in op.outputs] else None
 
 
-def _size(op: Operation) -> int:
+def _result_bytes(op: Operation) -> int:
     """Return the bytes of an operation's results, more than any limit if unknown or no array."""
     total = 0
     for tensor in op.outputs:
@@ -111,5 +111,5 @@ def _size(op: Operation) -> int:
     return total
 
 
-def _constant(op: Operation, region: Region, output: Tensor, value: Array) -> Tensor:
+def _emit_constant(op: Operation, region: Region, output: Tensor, value: Array) -> Tensor:
     return make_constant(region, region.graph.unique_name(op.name), np.array(value), output.dtype, like=op)

@@ -27,17 +27,17 @@ def hoist_invariants(program: Program) -> Program:
     for op in reversed(operations):  # inner loops first
         if op.is_while:
             for region in op.regions:
-                _move([c for c in region.operations if c.is_constant and c not in pinned], region, op)
+                _move_before_loop([c for c in region.operations if c.is_constant and c not in pinned], region, op)
             loop = Loop(op)
             # A loop of unknown length may run no iteration.
             if loop.trip_count():
-                invariants, read = _invariants(loop, pinned, returned(program, loop.body))
-                _move(invariants, loop.body, op)
+                invariants, read = _find_invariants(loop, pinned, returned(program, loop.body))
+                _move_before_loop(invariants, loop.body, op)
                 substitute(program, read)
     return program
 
 
-def _move(operations: list[Operation], source: Region, loop: Operation) -> None:
+def _move_before_loop(operations: list[Operation], source: Region, loop: Operation) -> None:
     """Move operations without control inputs from a region of a loop to just before the loop."""
     free = [op for op in operations if not op.control_inputs]
     removed = set(free)
@@ -48,7 +48,7 @@ def _move(operations: list[Operation], source: Region, loop: Operation) -> None:
         op.region = loop.region
 
 
-def _invariants(
+def _find_invariants(
     loop: Loop, pinned: Container[Operation], kept: Counter[Tensor]
 ) -> tuple[list[Operation], dict[Tensor, Tensor]]:
     """Return the invariant operations of a body, and the tensor outside for each read of a saved result."""
@@ -57,7 +57,7 @@ def _invariants(
     read: dict[Tensor, Tensor] = {}
     for op in loop.body.operations:
         if op not in pinned and _is_pure(op) and all(t in outside or loop.is_outside(t) for t in op.inputs):
-            reads = [_reads(loop, t, kept) for t in op.outputs]
+            reads = [_saved_reads(loop, t, kept) for t in op.outputs]
             if None not in reads:
                 invariants.append(op)
                 outside.update(op.outputs)
@@ -73,7 +73,7 @@ def _is_pure(op: Operation) -> bool:
     return values and computes and not op.control_inputs
 
 
-def _reads(loop: Loop, tensor: Tensor, kept: Counter[Tensor]) -> list[Tensor] | None:
+def _saved_reads(loop: Loop, tensor: Tensor, kept: Counter[Tensor]) -> list[Tensor] | None:
     """Return the reads of the saved values of `tensor`; None for other uses.
 
     `kept` counts the uses of tensors other than by operations: as results of regions, saved values and fetches.

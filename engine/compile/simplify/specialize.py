@@ -67,48 +67,48 @@ class _Inference:
         assumption changes: then all reads and writes of the last sweep agree with each other.
         """
         before = dict(self.elements), self.is_lost
-        self._region(self.root)
+        self._infer_region(self.root)
         return before != (self.elements, self.is_lost)
 
-    def _region(self, region: Region) -> None:
+    def _infer_region(self, region: Region) -> None:
         for op in region.operations:
             if op.is_while:
-                self._while(op)
+                self._infer_while(op)
             elif op.is_cond:
-                self._cond(op)
+                self._infer_cond(op)
             elif not op.is_param and op.role is not Role.FEED:
-                self._plain(op)
+                self._infer_plain(op)
 
-    def _plain(self, op: Operation) -> None:
+    def _infer_plain(self, op: Operation) -> None:
         """Infer the output shapes of an operation without regions, and record reads and writes of TensorArrays."""
         shapes = op.definition.shape(op)
         for tensor, shape in zip(op.outputs, [shapes] if isinstance(shapes, Shape) else shapes, strict=True):
-            self._set(tensor, shape)
+            self._set_shape(tensor, shape)
         definition = op.definition
         if definition.stores is not None:
-            self._write(_array(op.inputs[0]), definition.stores(op))
+            self._record_write(_array_key(op.inputs[0]), definition.stores(op))
         if definition.loads is not None:
             # Before any write the element's shape is unknown; a later sweep refines it.
-            element = Shape(None) if self.is_lost else self.elements.get(_array(op.inputs[0]), Shape(None))
-            self._set(op.outputs[0], op.outputs[0].shape.merge(definition.loads(op, element)))
+            element = Shape(None) if self.is_lost else self.elements.get(_array_key(op.inputs[0]), Shape(None))
+            self._set_shape(op.outputs[0], op.outputs[0].shape.merge(definition.loads(op, element)))
 
-    def _write(self, array: object, shape: Shape) -> None:
+    def _record_write(self, array: object, shape: Shape) -> None:
         # A write through an unknown handle may go to any array, so no element's shape is known any more.
         self.is_lost |= array is None
         self.elements[array] = self.elements[array].relax(shape) if array in self.elements else shape
 
-    def _cond(self, op: Operation) -> None:
+    def _infer_cond(self, op: Operation) -> None:
         """Infer a Cond: a result has the common shape of the results of its branches."""
         for region in op.regions:
-            self._region(region)
+            self._infer_region(region)
         for i, output in enumerate(op.outputs[: num_results(op)]):
             shape, *others = (region.results[i].shape for region in op.regions)
             for other in others:
                 shape = shape.relax(other)
-            self._set(output, shape)
-        self._saved(op)
+            self._set_shape(output, shape)
+        self._infer_saved(op)
 
-    def _while(self, op: Operation) -> None:
+    def _infer_while(self, op: Operation) -> None:
         """Infer a While: assume the variables' initial shapes; relax changing shapes and repeat."""
         count = num_results(op)
         # Only relaxed, never narrowed again, so the iteration ends.
@@ -116,35 +116,35 @@ class _Inference:
         while True:
             for region in op.regions:
                 for param, shape in zip(region.params, assumed, strict=True):
-                    self._set(param, shape)
-                self._region(region)
+                    self._set_shape(param, shape)
+                self._infer_region(region)
             results = [t.shape for t in op.regions[1].results]
             if all(map(Shape.includes, assumed, results)):
                 break
             assumed = list(map(Shape.relax, assumed, results))
         for output, shape in zip(op.outputs[:count], assumed, strict=True):
-            self._set(output, shape)
-        self._saved(op)
+            self._set_shape(output, shape)
+        self._infer_saved(op)
 
-    def _saved(self, op: Operation) -> None:
+    def _infer_saved(self, op: Operation) -> None:
         for output, extra in zip(op.outputs[num_results(op) :], saved_outputs(op), strict=True):
             if extra.kind == "maybe" and extra.value is not None:
-                self._set(output, extra.value.shape)
+                self._set_shape(output, extra.value.shape)
 
-    def _set(self, tensor: Tensor, shape: Shape) -> None:
+    def _set_shape(self, tensor: Tensor, shape: Shape) -> None:
         # Merged with the original shape, not with that of the last sweep, which may have assumed too much.
         tensor.shape = self.known.setdefault(tensor, tensor.shape).merge(shape)
 
 
-def _array(handle: Tensor) -> object:
+def _array_key(handle: Tensor) -> object:
     """Return a key shared by all handles of an array, None if the origin of the handle is unknown."""
     op = handle.op
     if op.definition.is_reread:  # a handle of the forward region, saved for the gradient
         saved = saved_value(op.inputs[0])
-        return None if saved is None else _array(saved)
+        return None if saved is None else _array_key(saved)
     made_of = [t for t in op.inputs if t.dtype is dtypes.resource]
     # An operation without handles among its inputs creates the array (a write) or hides its origin (a parameter).
     if not made_of:
         return handle if Effect.WRITES in op.definition.effects else None
-    inner = None if is_structured(op) else _array(made_of[0])
+    inner = None if is_structured(op) else _array_key(made_of[0])
     return None if inner is None else (inner, op.type, *(op.attrs[key] for key in op.definition.attrs))
