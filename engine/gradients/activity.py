@@ -21,27 +21,29 @@ def active_tensors(xs: Iterable[Tensor], stops: set[Tensor], here: Region, *, in
     `in_loops`, paths through a stop_gradient in a loop's body continue.
     """
     active: set[Tensor] = set()
-    becomes = _becomes(here)
+    becomes = _find_receivers(here)
     # A breadth-first search over consumers: `work` grows while it is read.
     work = list(xs)
     for tensor in work:
         if tensor not in active:
             active.add(tensor)
-            reached = [t for op in tensor.consumers() for t in _through(op, tensor)] + becomes.get(tensor, [])
+            reached = [t for op in tensor.consumers() for t in _outputs_reached_from(op, tensor)] + becomes.get(
+                tensor, []
+            )
             if in_loops:
                 reached += [t for op in tensor.consumers() if stops_in_loop(op) for t in op.outputs]
-            work += [t for t in reached if t not in stops and _carries(t)]
+            work += [t for t in reached if t not in stops and _may_carry_gradient(t)]
     return active
 
 
-def _carries(tensor: Tensor) -> bool:
+def _may_carry_gradient(tensor: Tensor) -> bool:
     return tensor.dtype.is_differentiable or tensor.dtype in (resource, series)
 
 
-def _through(op: Operation, tensor: Tensor) -> list[Tensor]:
+def _outputs_reached_from(op: Operation, tensor: Tensor) -> list[Tensor]:
     if op.is_while:
         # Only through its variables: what the body captures is consumed by operations of the body.
-        return [t for i, init in enumerate(op.inputs) if init is tensor for t in _variable(op, i)]
+        return [t for i, init in enumerate(op.inputs) if init is tensor for t in _receivers_of_variable(op, i)]
     if is_structured(op) or not (op.type in RULES or has_gradient(op)):
         return []
     return op.outputs
@@ -53,7 +55,7 @@ def stops_in_loop(op: Operation) -> bool:
     return stops and any(r.owner is not None and r.owner.is_while for r in op.region.ancestors())
 
 
-def _becomes(here: Region) -> dict[Tensor, list[Tensor]]:
+def _find_receivers(here: Region) -> dict[Tensor, list[Tensor]]:
     """Return the tensors that receive a tensor's value other than as inputs: results, saved values, open loops."""
     found: dict[Tensor, list[Tensor]] = {}
     for region in here.ancestors():
@@ -62,21 +64,21 @@ def _becomes(here: Region) -> dict[Tensor, list[Tensor]]:
             if (initial := param.op.attrs.get("initial")) is not None:
                 found.setdefault(initial, []).append(param)
         for owner in region.walk():
-            for tensor, outside in _results(owner) if is_structured(owner) else ():
+            for tensor, outside in _pair_results_with_receivers(owner) if is_structured(owner) else ():
                 found.setdefault(tensor, []).extend(outside)
     return found
 
 
-def _results(owner: Operation) -> Iterator[tuple[Tensor, list[Tensor]]]:
+def _pair_results_with_receivers(owner: Operation) -> Iterator[tuple[Tensor, list[Tensor]]]:
     for region in owner.regions[owner.is_while :]:
         for i, tensor in enumerate(region.results):
-            yield tensor, _variable(owner, i) if owner.is_while else [owner.outputs[i]]
+            yield tensor, _receivers_of_variable(owner, i) if owner.is_while else [owner.outputs[i]]
     for extra, output in zip(saved_outputs(owner), owner.outputs[num_results(owner) :], strict=True):
         if extra.value is not None:
             yield extra.value, [output]
 
 
-def _variable(op: Operation, i: int) -> list[Tensor]:
+def _receivers_of_variable(op: Operation, i: int) -> list[Tensor]:
     # With back_prop=False the loop is a constant to gradients: its variables end the search.
     if not op.attrs.get("back_prop", True):
         return []

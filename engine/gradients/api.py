@@ -148,8 +148,8 @@ def gradients(
             hint="'zero' gives zeros where there is no path, 'none' gives None",
         )
     xs = nest.with_shards(xs)
-    outputs, targets = [convert_to_tensor(y) for y in _leaves(ys)], nest.flatten(xs)
-    seeds = [None] * len(outputs) if grad_ys is None else _seeds(*_as_lists(ys, grad_ys))
+    outputs, targets = [convert_to_tensor(y) for y in _flatten_leaves(ys)], nest.flatten(xs)
+    seeds = [None] * len(outputs) if grad_ys is None else _make_seeds(*_as_lists(ys, grad_ys))
     if outputs and not any(y.dtype.is_differentiable for y in outputs):
         raise DtypeError(
             "only floating and complex tensors have gradients",
@@ -161,7 +161,7 @@ def gradients(
     stops = {key_of(t) for t in nest.flatten(stop_gradients)} if stop_gradients is not None else set()
     with scopes.within(name=scopes.current().name and f"{scopes.current().name}/{name}" or name):
         stops |= _stopped_loops(outputs, targets, stops)
-        found = _reverse(outputs, targets, seeds, stops, unconnected_gradients == ZERO)
+        found = _walk_backward(outputs, targets, seeds, stops, unconnected_gradients == ZERO)
     return nest.pack_as(xs, found) if nest.is_container(xs) else found
 
 
@@ -193,13 +193,13 @@ def _stopped_loops(ys: Sequence[Tensor], xs: Sequence[Any], stops: set[Tensor]) 
     return set()
 
 
-def _leaves(structure: Any) -> list[Any]:
+def _flatten_leaves(structure: Any) -> list[Any]:
     """Return the leaves of a structure, with IndexedSlices kept whole, because they stand for one tensor."""
     parts = None if isinstance(structure, IndexedSlices) else nest.children(structure)
-    return [structure] if parts is None else [leaf for _, child in parts for leaf in _leaves(child)]
+    return [structure] if parts is None else [leaf for _, child in parts for leaf in _flatten_leaves(child)]
 
 
-def _seeds(ys: Any, given: Any) -> list[Any]:
+def _make_seeds(ys: Any, given: Any) -> list[Any]:
     """Return the cotangent of each y, in order; an entry may be a nested list of numbers."""
     parts = None if isinstance(ys, IndexedSlices) else nest.children(ys)
     if parts is None:
@@ -214,7 +214,7 @@ def _seeds(ys: Any, given: Any) -> list[Any]:
             got=given if others is None else len(others),
             hint="give None for a y whose cotangent is ones",
         )
-    return [seed for (_, y), (_, entry) in zip(parts, others, strict=True) for seed in _seeds(y, entry)]
+    return [seed for (_, y), (_, entry) in zip(parts, others, strict=True) for seed in _make_seeds(y, entry)]
 
 
 def _as_lists(ys: Any, given: Any) -> tuple[Any, Any]:
@@ -223,7 +223,7 @@ def _as_lists(ys: Any, given: Any) -> tuple[Any, Any]:
         listed = isinstance(given, (list, tuple)) and len(given) == 1
         return [ys], given if listed and not isinstance(given[0], (int, float, complex)) else [given]
     alone = isinstance(given, IndexedSlices) or not nest.is_container(given)
-    return ys, [given] if alone and len(_leaves(ys)) == 1 else given
+    return ys, [given] if alone and len(_flatten_leaves(ys)) == 1 else given
 
 
 def key_of(x: Any) -> Tensor:
@@ -240,7 +240,7 @@ def key_of(x: Any) -> Tensor:
     return scopes.current_region().resolve(x)
 
 
-def _reverse(
+def _walk_backward(
     ys: Sequence[Tensor], xs: Sequence[Any], seeds: Sequence[Any], stops: set[Tensor], zero: bool
 ) -> list[Any]:
     """Walk backward from the ys with their cotangents, and return the gradient of each x."""
@@ -251,30 +251,30 @@ def _reverse(
     with arrays.scope(here):
         for y, seed in zip(ys, seeds, strict=True):
             if y.dtype.is_differentiable:
-                walk.contribute(cotangents, y, _seed(y, seed))
+                walk.contribute(cotangents, y, _make_seed(y, seed))
         # From the inside out: cotangents of a tensor in an outer region are carried on when the walk gets there.
         for region in here.ancestors():
             walk.walk(region.operations, cotangents)
-        reached = _reach(ys, keys, stops, here) if not zero else set(keys)
+        reached = _find_stopped_xs(ys, keys, stops, here) if not zero else set(keys)
         totals = [zeros_for(k) if k in reached and k not in cotangents.parts else cotangents.sum(k) for k in keys]
-        return [_result(x, total) for x, total in zip(xs, totals, strict=True)]
+        return [_gradient_result(x, total) for x, total in zip(xs, totals, strict=True)]
 
 
-def _reach(ys: Sequence[Tensor], keys: Sequence[Tensor], stops: set[Tensor], here: Region) -> set[Tensor]:
+def _find_stopped_xs(ys: Sequence[Tensor], keys: Sequence[Tensor], stops: set[Tensor], here: Region) -> set[Tensor]:
     """Return the xs that reach a y only through stops in loops: their gradient is zero, not None (rule 99)."""
     if not any(stops_in_loop(op) for op in here.graph.root.walk()):
         return set()
     return {key for key in keys if not active_tensors([key], stops, here, in_loops=True).isdisjoint(ys)}
 
 
-def _result(x: Any, total: Any) -> Any:
+def _gradient_result(x: Any, total: Any) -> Any:
     """Return the gradient for x: for a TensorArray, the array of its elements' gradients."""
     if total is None or not hasattr(x, "with_flow"):
         return total
     return type(x)(x.dtype, handle=gradient_arrays.gradient_array(x.handle), flow=total, element_shape=x.element_shape)
 
 
-def _seed(y: Tensor, seed: Any) -> Tensor:
+def _make_seed(y: Tensor, seed: Any) -> Tensor:
     """Return the cotangent to start from: ones, or the user's entry converted and checked against the shape of y."""
     if seed is None:
         return ones_like(y)

@@ -14,13 +14,13 @@ from ..ops.state import gradient_arrays
 def scope(home: Region) -> AbstractContextManager[object]:
     """Enter a scope for finding or making the gradient arrays of a call of ``gradients()`` in region `home`."""
 
-    def make(handle: Tensor) -> Tensor:
+    def make_gradient_array(handle: Tensor) -> Tensor:
         region = _mirror_of(handle, home)
         with scopes.inside(region):
             gradient, _ = apply("TensorArrayGrad", region.resolve(handle), constant(0.0), source=None)
         return gradient  # type: ignore[no-any-return]
 
-    return gradient_arrays.scope(make)
+    return gradient_arrays.scope(make_gradient_array)
 
 
 def _mirror_of(handle: Tensor, home: Region) -> Region:

@@ -40,17 +40,17 @@ class Backward:
                 # The forward operation's device, unless scopes around gradients() ask for another (the outermost
                 # comes first); operations with regions have devices inside.
                 with scopes.within(device=self.devices if op.regions else (op.device, *self.devices)):
-                    self._visit(op, cotangents)
+                    self._visit_operation(op, cotangents)
 
-    def _visit(self, op: Operation, cotangents: Cotangents) -> None:
+    def _visit_operation(self, op: Operation, cotangents: Cotangents) -> None:
         if op.type in RULES:
             RULES[op.type](self, op, cotangents)
         elif op.is_param:
-            self._parameter(op)
+            self._refuse_open_loop_parameter(op)
         elif has_gradient(op) and any(t in self.active for t in op.inputs):
-            self._plain(op, cotangents)
+            self._apply_gradient_function(op, cotangents)
 
-    def _plain(self, op: Operation, cotangents: Cotangents) -> None:
+    def _apply_gradient_function(self, op: Operation, cotangents: Cotangents) -> None:
         """Apply the gradient function of an operation without regions, and record the results for its inputs."""
         sums = [self.total(cotangents, t) for t in op.outputs]
         if not op.definition.sparse_gradient:
@@ -77,7 +77,7 @@ class Backward:
         if tensor in self.active:
             cotangents.add(tensor, with_shape(contribution, tensor))
 
-    def _parameter(self, op: Operation) -> None:
+    def _refuse_open_loop_parameter(self, op: Operation) -> None:
         """Refuse gradients with respect to the initial values of a loop still under construction (rule 97)."""
         initial = op.attrs.get("initial")
         if op.region.owner is None and initial in self.active:

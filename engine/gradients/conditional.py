@@ -30,13 +30,13 @@ from .zeros import no_slices, shape_of_value, zeros_for
 def cond_gradient(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
     """Build the gradient of a Cond, and contribute to the tensors captured by its branches."""
     totals = [walk.total(cotangents, t) for t in op.outputs]
-    pred = _predicate(op, totals)
+    pred = _read_predicate(op, totals)
     saved = list(zip(saved_outputs(op), totals[num_results(op) :], strict=True))
     branches = [_Branch(walk, op, i, totals, saved) for i in range(len(op.regions))]
     _CondGradient(walk, op, branches).build(pred, cotangents)
 
 
-def _predicate(op: Operation, totals: Sequence[Any]) -> Tensor:
+def _read_predicate(op: Operation, totals: Sequence[Any]) -> Tensor:
     """Return the predicate here; for recomputation an Identity of it, which waits for the cotangents."""
     pred = scopes.current_region().resolve(op.inputs[0])
     if not recomputes(op):
@@ -62,11 +62,11 @@ class _Branch:
             for tensor, total in zip(self.forward.results, totals, strict=False):
                 if total is not None:
                     walk.contribute(inner, tensor, total)
-            self._open(walk, inner, [(e.value, total) for e, total in saved if e.branch == i])
+            self._contribute_saved(walk, inner, [(e.value, total) for e, total in saved if e.branch == i])
             walk.walk(topological_order(self.forward.operations), inner)
-            self._split(inner)
+            self._separate_series_slots(inner)
 
-    def _open(self, walk: Backward, inner: Cotangents, saved: Sequence[tuple[Tensor | None, Any]]) -> None:
+    def _contribute_saved(self, walk: Backward, inner: Cotangents, saved: Sequence[tuple[Tensor | None, Any]]) -> None:
         # The cotangent of a saved value is dead where another branch ran, and MaybeGet asserts that this one did. A
         # value that may be dead within its branch keeps a cotangent that may be dead.
         for value, total in saved:
@@ -74,7 +74,7 @@ class _Branch:
                 total = densify(total)
                 walk.contribute(inner, value, total if may_be_dead(value) else apply("MaybeGet", total))
 
-    def _split(self, inner: Cotangents) -> None:
+    def _separate_series_slots(self, inner: Cotangents) -> None:
         """Separate the slots of captured series from the other cotangents of captures, which are summed."""
         # Slots cannot be added up: each leaves the branch by itself, apart from the sum of the other parts.
         for tensor, parts in inner.parts.items():
@@ -103,33 +103,37 @@ class _CondGradient:
         for tensor in self.values:
             for branch in self.branches:
                 with scopes.inside(branch.region):
-                    branch.region.results += self._leaves(tensor, branch.sums.get(tensor))
+                    branch.region.results += self._branch_results_for(tensor, branch.sums.get(tensor))
         regions = [b.region for b in self.branches]
-        shapes = [self._shape(i) for i in range(len(regions[0].results))]
+        shapes = [self._relax_result_shape(i) for i in range(len(regions[0].results))]
         attrs = {"recompute": True} if recomputes(self.op) else {}  # so that a second derivative saves as little
         name = f"{self.op.name}_grad"
         self.gradient = make_cond(pred, regions, shapes, name=name, source=self.op.source, **attrs)
-        for tensor, total in self._results():
+        for tensor, total in self._gradients_of_captures():
             self.walk.contribute(cotangents, tensor, total)
         for i, branch in enumerate(self.branches):
             for tensor, slots in branch.slots.items():
                 for slot in slots:
-                    self.walk.contribute(cotangents, tensor, Slot(self._save(i, slot.index), self._save(i, slot.value)))
+                    self.walk.contribute(
+                        cotangents,
+                        tensor,
+                        Slot(self._save_in_branch(i, slot.index), self._save_in_branch(i, slot.value)),
+                    )
 
-    def _leaves(self, tensor: Tensor, total: Any) -> list[Tensor]:
+    def _branch_results_for(self, tensor: Tensor, total: Any) -> list[Tensor]:
         if tensor not in self.sparse:
             return [zeros_for(tensor) if total is None else densify(total)]
         like = next(b.sums[tensor] for b in self.branches if tensor in b.sums)
         slices = total or no_slices(like, shape_of_value(tensor))
         return [slices.values, apply("Cast", slices.indices, dtype=int64)]
 
-    def _shape(self, i: int) -> Any:
+    def _relax_result_shape(self, i: int) -> Any:
         shape, *others = [b.region.results[i].shape for b in self.branches]
         for other in others:
             shape = shape.relax(other)
         return shape
 
-    def _results(self) -> Iterator[tuple[Tensor, Any]]:
+    def _gradients_of_captures(self) -> Iterator[tuple[Tensor, Any]]:
         outputs = iter(self.gradient.outputs)
         for tensor in self.values:
             if tensor in self.sparse:
@@ -137,7 +141,7 @@ class _CondGradient:
             else:
                 yield tensor, next(outputs)
 
-    def _save(self, i: int, tensor: Tensor) -> Tensor:
+    def _save_in_branch(self, i: int, tensor: Tensor) -> Tensor:
         if scopes.current_region().sees(tensor):
             return tensor
         return save_maybe(self.gradient, i, tensor)

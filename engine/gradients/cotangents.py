@@ -65,20 +65,20 @@ def add_up(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices
         )
     if len(contributions) == 1:
         return contributions[0]  # type: ignore[no-any-return]
-    with _where(contributions):
-        return _sum(contributions, like)
+    with _enter_common_device(contributions):
+        return _sum_contributions(contributions, like)
 
 
-def _where(contributions: Sequence[Any]) -> AbstractContextManager[Any]:
+def _enter_common_device(contributions: Sequence[Any]) -> AbstractContextManager[Any]:
     """Enter the device of all contributions, if they share one, to send only their sum to other devices."""
     devices = {(c.values if isinstance(c, IndexedSlices) else c).op.device for c in contributions}
     return scopes.within(device=tuple(devices)) if len(devices) == 1 else nullcontext()
 
 
-def _sum(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices:
+def _sum_contributions(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices:
     """Add contributions: sparse ones by concatenation, series slot by slot, all others densely."""
     if all(isinstance(c, IndexedSlices) for c in contributions):
-        return _join(contributions)
+        return _concatenate_slices(contributions)
     if like.dtype is series:
         total = contributions[0]
         for part in contributions[1:]:
@@ -100,7 +100,7 @@ def densify(cotangent: Tensor | IndexedSlices) -> Tensor:
     return cotangent._as_tensor() if isinstance(cotangent, IndexedSlices) else cotangent
 
 
-def _join(parts: Sequence[IndexedSlices]) -> IndexedSlices:
+def _concatenate_slices(parts: Sequence[IndexedSlices]) -> IndexedSlices:
     return IndexedSlices(
         apply("Concat", [p.values for p in parts], axis=0),
         apply("Concat", _same_dtype([p.indices for p in parts]), axis=0),

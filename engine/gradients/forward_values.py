@@ -49,42 +49,42 @@ class ForwardValues:
         if tensor not in self.memo:
             if tensor.region is self.forward:
                 with scopes.inside(self.region):
-                    self.memo[tensor] = self._read(tensor)
+                    self.memo[tensor] = self._read_value(tensor)
             elif self.forward.sees(tensor):
-                self.memo[tensor] = self._outer(tensor)
+                self.memo[tensor] = self._resolve_outside(tensor)
             else:  # the forward region is a mirror itself: of a gradient, or of a recomputed region
                 self.memo[tensor] = self.resolve(self.forward.resolve(tensor))
         return self.memo[tensor]
 
-    def _outer(self, tensor: Tensor) -> Tensor:
+    def _resolve_outside(self, tensor: Tensor) -> Tensor:
         assert self.region.parent is not None
         with scopes.inside(self.region.parent):
             return self.region.parent.resolve(tensor)
 
-    def _read(self, tensor: Tensor) -> Tensor:
+    def _read_value(self, tensor: Tensor) -> Tensor:
         """Return the value of a forward tensor, in the cheapest way: constants, counters, recomputation, saving."""
         op = tensor.op
         if op.is_constant:
             return constant(op.attrs["value"])
         if op.type == "Identity" and not op.control_inputs:
             return self.region.resolve(op.inputs[0])
-        counted = self._counted(tensor)
+        counted = self._compute_counter(tensor)
         if counted is not None:
             return counted
         if op.definition.is_reread or self._is_cheap(op):
             inputs = [self.region.resolve(t) for t in op.inputs]
             return apply(op.type, *inputs, **{k: op.attrs[k] for k in op.definition.attrs})  # type: ignore[no-any-return]
-        return self._saved(tensor)
+        return self._read_saved(tensor)
 
-    def _saved(self, tensor: Tensor) -> Tensor:
+    def _read_saved(self, tensor: Tensor) -> Tensor:
         owner = self.forward.owner
         assert owner is not None
         if self.index is None:
             branch = owner.regions.index(self.forward)
-            return apply("MaybeGet", self._outer(save_maybe(owner, branch, tensor)))  # type: ignore[no-any-return]
-        return read_slot(self._outer(save_series(owner, tensor)), self.index, tensor)
+            return apply("MaybeGet", self._resolve_outside(save_maybe(owner, branch, tensor)))  # type: ignore[no-any-return]
+        return read_slot(self._resolve_outside(save_series(owner, tensor)), self.index, tensor)
 
-    def _counted(self, tensor: Tensor) -> Tensor | None:
+    def _compute_counter(self, tensor: Tensor) -> Tensor | None:
         """Return the value of the iteration number or of a counter, from the iteration number; None for others."""
         if self.index is None:
             return None
@@ -103,7 +103,7 @@ class ForwardValues:
         if tensor.region is not self.forward or tensor.op.is_constant:
             return True
         if tensor.op.is_param and self.index is not None:
-            return _step(tensor) is not None
+            return _constant_step(tensor) is not None
         return self._is_cheap(tensor.op)
 
 
@@ -119,7 +119,7 @@ def counter(param: Tensor, index: Tensor) -> Tensor | None:
     body = param.region
     assert body.owner is not None
     i = body.place_of(param)
-    step = _step(param)
+    step = _constant_step(param)
     if step is None:
         return None
     start = scopes.current_region().resolve(body.owner.inputs[i])
@@ -131,7 +131,7 @@ def counter(param: Tensor, index: Tensor) -> Tensor | None:
     return offset if _is_zero(start) else start + offset
 
 
-def _step(param: Tensor) -> int | None:
+def _constant_step(param: Tensor) -> int | None:
     """Return the constant by which a loop variable changes in every iteration; None if there is no such constant."""
     change = change_of(param.region, param.region.place_of(param))
     if change is None or change.amount is None:

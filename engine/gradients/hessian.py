@@ -46,10 +46,10 @@ def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
     """
     values = nest.flatten(xs)
     first = gradients(ys, values, name=name)
-    return [_hessian(g, x, name) for g, x in zip(first, values, strict=True)]
+    return [_build_hessian(g, x, name) for g, x in zip(first, values, strict=True)]
 
 
-def _hessian(gradient: Any, x: Any, name: str) -> Tensor:
+def _build_hessian(gradient: Any, x: Any, name: str) -> Tensor:
     """Return the derivatives of a gradient's elements with respect to x, in shape s + s; zeros without a gradient."""
     key = key_of(x)
     if gradient is None:

@@ -96,20 +96,22 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
            [0., 4.]], dtype=float32)
     """
     y, xs = densify(convert_to_tensor(output)), nest.flatten(inputs)
-    with scopes.within(name=_scope(name)):
+    with scopes.within(name=_nested_scope_name(name)):
         flat = apply("Reshape", y, constant([-1], "int32"))
         count = apply("Cast", apply("Size", y), dtype=int64)
         rows = stacked_gradients(lambda k: flat[k], count, xs, unconnected_gradients, "rows")
-        found = [None if row is None else _shaped(row, y, x) for row, x in zip(rows, xs, strict=True)]
+        found = [
+            None if row is None else _restore_output_dimensions(row, y, x) for row, x in zip(rows, xs, strict=True)
+        ]
     return nest.pack_as(inputs, found) if nest.is_container(inputs) else found[0]
 
 
-def _scope(name: str) -> str:
+def _nested_scope_name(name: str) -> str:
     outer = scopes.current().name
     return f"{outer}/{name}" if outer else name
 
 
-def _shaped(rows: Tensor, y: Tensor, x: Any) -> Tensor:
+def _restore_output_dimensions(rows: Tensor, y: Tensor, x: Any) -> Tensor:
     """Return rows with the dimensions of `y` in place of the first dimension."""
     shape = apply("Concat", [shape_of(y), shape_of_value(key_of(x))], axis=0)
     return apply("Reshape", rows, shape)  # type: ignore[no-any-return]
@@ -156,8 +158,8 @@ def batch_jacobian(
     """
     y, x = convert_to_tensor(output), convert_to_tensor(inp)
     _check_batch(y, x)
-    with scopes.within(name=_scope(name)):
-        width = _count(shape_of(y)[1:])
+    with scopes.within(name=_nested_scope_name(name)):
+        width = _count_elements(shape_of(y)[1:])
         # Elements first: row k holds element k of every example.
         flat = apply("Transpose", apply("Reshape", y, apply("Stack", [shape_of(y)[0], width], axis=0)), perm=(1, 0))
         count = apply("Cast", width, dtype=int64)
@@ -177,14 +179,14 @@ def _check_batch(y: Tensor, x: Tensor) -> None:
         )
 
 
-def _count(sizes: Tensor) -> Tensor:
+def _count_elements(sizes: Tensor) -> Tensor:
     return apply("Prod", sizes, axis=None, keepdims=False)  # type: ignore[no-any-return]
 
 
 def _by_example(rows: Tensor, y: Tensor, x: Tensor) -> Tensor:
     """Return rows [element of an output, batch, ...] as [batch, ...]; no size is inferred, since sizes may be 0."""
     out, inner = shape_of(y), shape_of(x)
-    sizes = apply("Stack", [_count(out[1:]), inner[0], _count(inner[1:])], axis=0)
+    sizes = apply("Stack", [_count_elements(out[1:]), inner[0], _count_elements(inner[1:])], axis=0)
     by_example = apply("Transpose", apply("Reshape", rows, sizes), perm=(1, 0, 2))
     return apply("Reshape", by_example, apply("Concat", [out, inner[1:]], axis=0))  # type: ignore[no-any-return]
 
@@ -226,13 +228,13 @@ def hessian_vector_product(ys: Any, xs: Any, v: Any, name: str = "hessian_vector
     array([4., 2.], dtype=float32)
     """
     values = nest.flatten(xs)
-    vectors = _vectors(xs, v)
-    with scopes.within(name=_scope(name)):
+    vectors = _match_vectors(xs, v)
+    with scopes.within(name=_nested_scope_name(name)):
         first = [densify(g) for g in gradients(ys, values, unconnected_gradients=ZERO)]
         return [densify(g) for g in gradients(first, values, vectors, unconnected_gradients=ZERO)]
 
 
-def _vectors(xs: Any, v: Any) -> list[Any]:
+def _match_vectors(xs: Any, v: Any) -> list[Any]:
     """Return a vector for each x: for a single x, `v` is the vector, or a list with the vector."""
     values = nest.flatten(xs)
     if not nest.is_container(xs):
@@ -298,8 +300,8 @@ def jvp(ys: Any, xs: Any, v: Any, name: str = "jvp") -> Any:
     ...     session.run(moved)
     array([12., 40.], dtype=float32)
     """
-    outputs, vectors = [convert_to_tensor(y) for y in nest.flatten(ys)], _vectors(xs, v)
-    with scopes.within(name=_scope(name)):
+    outputs, vectors = [convert_to_tensor(y) for y in nest.flatten(ys)], _match_vectors(xs, v)
+    with scopes.within(name=_nested_scope_name(name)):
         # Zeros serve as well as any values: the gradient is linear in the cotangents, so its derivative ignores them.
         cotangents = [zeros_like(y) for y in outputs]
         back = gradients(outputs, nest.flatten(xs), cotangents)

@@ -64,13 +64,13 @@ class WhileGradient:
     def build(self) -> None:
         """Build the loop and contribute its results."""
         # The order of variables is fixed: the count, cotangents by variable, then sums in the order of captures.
-        self._variable(self._count(), SCALAR, "count")
+        self._add_variable(self._count_iterations(), SCALAR, "count")
         for i in self.variables:
             total, output = self.totals[i], self.op.outputs[i]
             init = zeros_for(output) if total is None else densify(total)
-            self._variable(init, self.forward.params[i].shape, "cotangent")
+            self._add_variable(init, self.forward.params[i].shape, "cotangent")
         with scopes.inside(self.body):
-            self._leave(self._walk_body())
+            self._leave_loop(self._walk_body())
         with scopes.inside(self.cond):
             self.cond.results.append(self.cond.params[0] > 0)
         self.gradient: Operation = make_while(
@@ -87,10 +87,10 @@ class WhileGradient:
         for tensor, finish in self.finish:
             self.walk.contribute(self.outside, tensor, finish())
 
-    def _count(self) -> Tensor:
+    def _count_iterations(self) -> Tensor:
         return scopes.current_region().resolve(trip_count(self.op))
 
-    def _variable(self, init: Tensor, shape: Shape, name: str) -> Tensor:
+    def _add_variable(self, init: Tensor, shape: Shape, name: str) -> Tensor:
         self.inits.append(init)
         self.cond.add_param(init.dtype, shape, f"{self.op.name}_grad/{name}")
         return self.body.add_param(init.dtype, shape, f"{self.op.name}_grad/{name}")
@@ -101,7 +101,7 @@ class WhileGradient:
         # The count runs from the trip count down to 1, iterations are numbered from 0.
         index = self.body.params[0] - constant(1, int64)
         self.body.results.append(index)
-        index = self._mirror(index)
+        index = self._mirror_iteration(index)
         for k, i in enumerate(self.variables):
             self.walk.contribute(inner, self.forward.results[i], self.body.params[1 + k])
         for extra, total in self.saved:
@@ -111,12 +111,12 @@ class WhileGradient:
         self.walk.walk(topological_order(self.forward.operations), inner)
         return inner
 
-    def _mirror(self, index: Tensor) -> Tensor:
+    def _mirror_iteration(self, index: Tensor) -> Tensor:
         """Provide the values of forward iteration `index` to the body; return the iteration's number."""
         ForwardValues(self.body, self.forward, index)
         return index
 
-    def _leave(self, inner: Cotangents) -> None:
+    def _leave_loop(self, inner: Cotangents) -> None:
         self._leave_variables(inner)
         self._leave_captures(inner)
 
@@ -132,26 +132,26 @@ class WhileGradient:
             if tensor.region is self.forward:
                 continue
             for slot in (p for p in parts if isinstance(p, Slot)):
-                self._collect(tensor, slot)
+                self._collect_slot(tensor, slot)
             inner.parts[tensor] = [p for p in parts if not isinstance(p, Slot)]
             if inner.parts[tensor]:
-                self._capture(tensor, inner.sum(tensor))
+                self._accumulate_capture(tensor, inner.sum(tensor))
 
-    def _capture(self, tensor: Tensor, total: Any) -> None:
+    def _accumulate_capture(self, tensor: Tensor, total: Any) -> None:
         if isinstance(total, IndexedSlices):
-            self._rows(tensor, total)
+            self._collect_rows(tensor, total)
         # A dead term would end a running sum for good, so these are collected and added after the loop.
         elif may_be_dead(tensor):
             self.finish.append((tensor, lambda: sum_of(save_series(self.gradient, total), tensor)))
         else:
             self._running_sum(tensor, total)
 
-    def _collect(self, tensor: Tensor, slot: Slot) -> None:
+    def _collect_slot(self, tensor: Tensor, slot: Slot) -> None:
         self.finish.append((tensor, lambda: save_series(self.gradient, slot.value, slot.index)))
 
     def _running_sum(self, tensor: Tensor, total: Tensor) -> None:
         init = self._first_sum(tensor)
-        before = self._variable(init, init.shape, "sum")
+        before = self._add_variable(init, init.shape, "sum")
         position = len(self.inits) - 1
         with scopes.within(device=(total.op.device, *self.walk.devices)):  # the sum stays where its terms are made
             after = apply("SeriesAdd", before, total) if tensor.dtype is series else add(before, total)
@@ -166,11 +166,11 @@ class WhileGradient:
     def _last_sum(self, tensor: Tensor, position: int) -> None:
         self.finish.append((tensor, lambda: self.gradient.outputs[position]))
 
-    def _rows(self, tensor: Tensor, slices: IndexedSlices) -> None:
+    def _collect_rows(self, tensor: Tensor, slices: IndexedSlices) -> None:
         indices = apply("Cast", slices.indices, dtype=int64)
-        self.finish.append((tensor, lambda: self._join(tensor, slices.values, indices)))
+        self.finish.append((tensor, lambda: self._join_rows(tensor, slices.values, indices)))
 
-    def _join(self, tensor: Tensor, values: Tensor, indices: Tensor) -> IndexedSlices:
+    def _join_rows(self, tensor: Tensor, values: Tensor, indices: Tensor) -> IndexedSlices:
         """Return the rows of all iterations as slices, their values and indices concatenated after the loop."""
         shape = shape_of_value(tensor)
         rows = save_series(self.gradient, values)

@@ -44,7 +44,7 @@ def is_kept(tensor: Tensor) -> bool:
     """True if a forward tensor is saved by its region and never recomputed."""
     if not is_structured(tensor.op):
         return _is_kept(tensor.op)
-    extra = _extra(tensor)
+    extra = _saved_output_of(tensor)
     return extra is not None and (extra.value is None or is_kept(extra.value))
 
 
@@ -52,7 +52,7 @@ def _is_kept(op: Operation) -> bool:
     return op.definition.may_be_fed or bool(op.definition.effects & ~_AGAIN)
 
 
-def _extra(tensor: Tensor) -> SavedOutput | None:
+def _saved_output_of(tensor: Tensor) -> SavedOutput | None:
     first = num_results(tensor.op)
     return saved_outputs(tensor.op)[tensor.index - first] if tensor.index >= first else None
 
@@ -62,7 +62,7 @@ def _is_told(op: Operation) -> bool:
     return len(op.inputs) > sum(not p.many for p in op.definition.signature.inputs)
 
 
-def _instance(region: Region) -> list[Tensor]:
+def _forward_instance(region: Region) -> list[Tensor]:
     """Return the frame and the iteration in which the operations of a region run."""
     while region.owner is not None and region.owner.is_cond:
         assert region.parent is not None
@@ -92,22 +92,22 @@ class Recompute(ForwardValues):
         super().__init__(region, forward, index)
         self.repeated: dict[Operation, _Branches | Rerun | None] = {}
 
-    def _read(self, tensor: Tensor) -> Tensor:
+    def _read_value(self, tensor: Tensor) -> Tensor:
         """Return the value of a forward tensor: computed from the iteration's number, saved, or recomputed."""
-        counted = self._counted(tensor)
+        counted = self._compute_counter(tensor)
         if counted is not None:
             return counted
         if is_kept(tensor):
-            return self._saved(tensor)
-        for op in self._missing(tensor.op):
-            self.repeated[op] = self._repeat(op)
+            return self._read_saved(tensor)
+        for op in self._find_missing_operations(tensor.op):
+            self.repeated[op] = self._repeat_operation(op)
         if tensor not in self.memo:
             again = self.repeated[tensor.op]
             assert again is not None
             self.memo[tensor] = again.extra(tensor)
         return self.memo[tensor]
 
-    def _missing(self, last: Operation) -> list[Operation]:
+    def _find_missing_operations(self, last: Operation) -> list[Operation]:
         """Return the operations to repeat for an operation, itself included, in order."""
         found: dict[Operation, None] = {}
         work = [(last, False)]
@@ -122,11 +122,11 @@ class Recompute(ForwardValues):
     def _is_mine(self, op: Operation) -> bool:
         return op.region is self.forward and (is_structured(op) or not _is_kept(op))
 
-    def _repeat(self, op: Operation) -> _Branches | Rerun | None:
+    def _repeat_operation(self, op: Operation) -> _Branches | Rerun | None:
         """Repeat an operation in `region` and record its results; return the copy of a Cond or While, else None."""
         again = None
         if op.is_param:
-            results: Sequence[Tensor] = [self._parameter(op.outputs[0])]
+            results: Sequence[Tensor] = [self._read_parameter(op.outputs[0])]
         elif op.is_constant:
             results = [constant(op.attrs["value"])]
         elif op.type in ("Identity", "Print"):
@@ -135,16 +135,16 @@ class Recompute(ForwardValues):
             again = _Branches(op) if op.is_cond else Rerun.of_loop(op, self.region)
             results = again.results()
         else:
-            results = self._copy(op).outputs
+            results = self._copy_operation(op).outputs
         # A Print is not shown again: only its value is repeated. Saved values of a Cond or While follow on demand.
         self.memo.update(zip(op.outputs, results, strict=False))
         return again
 
-    def _parameter(self, param: Tensor) -> Tensor:
-        counted = self._counted(param)
+    def _read_parameter(self, param: Tensor) -> Tensor:
+        counted = self._compute_counter(param)
         return self.region.params[1 + self.forward.place_of(param)] if counted is None else counted
 
-    def _copy(self, op: Operation) -> Operation:
+    def _copy_operation(self, op: Operation) -> Operation:
         """Copy an operation; random ones get the forward instance as inputs, so that they draw the same numbers."""
         if op.role in _HAND_MADE:
             raise GraphError(
@@ -156,7 +156,7 @@ class Recompute(ForwardValues):
             )
         inputs = [*op.inputs]
         if Effect.RANDOM in op.definition.effects and not _is_told(op):
-            inputs += _instance(self.forward)
+            inputs += _forward_instance(self.forward)
         return copied(op, self.region, map(self.region.resolve, inputs), f"{op.name}/again")
 
 
@@ -179,7 +179,7 @@ class _Branches:
 
     def extra(self, tensor: Tensor) -> Tensor:
         """Return the repeated value of a tensor saved by the forward Cond."""
-        extra = _extra(tensor)
+        extra = _saved_output_of(tensor)
         assert extra is not None
         assert extra.value is not None
         return save_maybe(self.op, extra.branch, self.mirrors[extra.branch].resolve(extra.value))
@@ -237,7 +237,7 @@ class Rerun:
 
     def extra(self, tensor: Tensor) -> Tensor:
         """Return the repeated series saved by the forward While."""
-        extra = _extra(tensor)
+        extra = _saved_output_of(tensor)
         assert extra is not None
         assert extra.value is not None
         index = None if extra.index is None else self.mirror.resolve(extra.index)
@@ -266,9 +266,9 @@ class SegmentMirror(ForwardValues):
         self.slot = slot
         self.rerun = rerun
 
-    def _saved(self, tensor: Tensor) -> Tensor:
+    def _read_saved(self, tensor: Tensor) -> Tensor:
         if is_kept(tensor):
-            return super()._saved(tensor)
+            return super()._read_saved(tensor)
         return read_slot(self.rerun.save(tensor), self.slot, tensor)
 
 
@@ -277,24 +277,24 @@ def _at_start(op: Operation, param: Tensor, first: Tensor) -> Tensor:
     counted = counter(param, first)
     if counted is not None:
         return counted
-    series = scopes.current_region().resolve(_checkpoints(op, param))
+    series = scopes.current_region().resolve(_find_checkpoints(op, param))
     return apply("SeriesRead", series, first, dtype=param.dtype, shape=param.shape)  # type: ignore[no-any-return]
 
 
-def _checkpoints(op: Operation, param: Tensor) -> Tensor:
+def _find_checkpoints(op: Operation, param: Tensor) -> Tensor:
     """Return the series of a loop variable, with a value at the beginning of each segment."""
     if op.attrs["checkpoint_every"] == 1:
         return save_series(op, param)
     with scopes.inside(op.regions[1]):
-        return save_series(op, save_maybe(_beginnings(op), 1, param))
+        return save_series(op, save_maybe(_find_segment_beginnings(op), 1, param))
 
 
-def _beginnings(op: Operation) -> Operation:
+def _find_segment_beginnings(op: Operation) -> Operation:
     """Return the Cond in the body of a While whose second branch runs at the beginning of a segment."""
     body = op.regions[1]
     derived = body.params[0]._derived
     if "begins" not in derived:
-        _, iteration = _instance(body)
+        _, iteration = _forward_instance(body)
         place = iteration % constant(op.attrs["checkpoint_every"], int64)
         derived["begins"] = apply("Equal", place, constant(0, int64))
         branches = [new_region("middle of a segment"), new_region("beginning of a segment")]

@@ -55,10 +55,12 @@ def stacked_gradients(
         back_prop=True,
         swap_memory=False,
     )
-    return [None if row is None else _stacked(save_series(loop, row), row, x) for row, x in zip(rows, xs, strict=True)]
+    return [
+        None if row is None else _stack_rows(save_series(loop, row), row, x) for row, x in zip(rows, xs, strict=True)
+    ]
 
 
-def _stacked(series: Tensor, row: Tensor, x: Any) -> Tensor:
+def _stack_rows(series: Tensor, row: Tensor, x: Any) -> Tensor:
     """Return the rows saved by all iterations as one tensor, empty without iterations."""
     like = apply("Concat", [constant([0], "int32"), shape_of_value(key_of(x))], axis=0)
     return apply("SeriesConcat", series, like, dtype=row.dtype, shape=row.shape)  # type: ignore[no-any-return]

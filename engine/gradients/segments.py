@@ -34,8 +34,8 @@ class _Segments(WhileGradient):
         self.attrs |= {"parallel_iterations": 1, "checkpoint_every": 1}  # one segment's values at a time
         self.sums: list[tuple[Tensor, int]] = []
 
-    def _count(self) -> Tensor:
-        self.trips = super()._count()
+    def _count_iterations(self) -> Tensor:
+        self.trips = super()._count_iterations()
         return self.trips if self.every == 1 else (self.trips + (self.every - 1)) // self.every
 
     def _walk_body(self) -> Cotangents:
@@ -81,10 +81,10 @@ class _Segment(WhileGradient):
         self.saved = around.saved
         self.sums: list[int] = []
 
-    def _count(self) -> Tensor:
+    def _count_iterations(self) -> Tensor:
         return self.stop - self.first
 
-    def _mirror(self, index: Tensor) -> Tensor:
+    def _mirror_iteration(self, index: Tensor) -> Tensor:
         number = self.first + index
         SegmentMirror(self.body, self.forward, number, index, self.rerun)
         return number

@@ -19,53 +19,53 @@ def sum_of(collected: Tensor, like: Tensor) -> Tensor:
     return apply("SeriesSum", collected, shape_of(like), dtype=like.dtype)  # type: ignore[no-any-return]
 
 
-def _total(op: Operation, cotangents: Cotangents) -> Tensor:
+def _dense_total(op: Operation, cotangents: Cotangents) -> Tensor:
     total = cotangents.dense(op.outputs[0])
     assert total is not None
     return total
 
 
-def _read(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
+def _pull_back_read(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
     index = scopes.current_region().resolve(op.inputs[1])
-    walk.contribute(cotangents, op.inputs[0], Slot(index, _total(op, cotangents)))
+    walk.contribute(cotangents, op.inputs[0], Slot(index, _dense_total(op, cotangents)))
 
 
-def _get(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
-    walk.contribute(cotangents, op.inputs[0], _total(op, cotangents))
+def _pull_back_get(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
+    walk.contribute(cotangents, op.inputs[0], _dense_total(op, cotangents))
 
 
-def _add(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
+def _pull_back_add(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
     for tensor in op.inputs:
-        walk.contribute(cotangents, tensor, _total(op, cotangents))
+        walk.contribute(cotangents, tensor, _dense_total(op, cotangents))
 
 
-def _concat(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
-    walk.contribute(cotangents, op.inputs[0], apply("SeriesSplit", _total(op, cotangents), op.inputs[0]))
+def _pull_back_concat(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
+    walk.contribute(cotangents, op.inputs[0], apply("SeriesSplit", _dense_total(op, cotangents), op.inputs[0]))
 
 
-def _split(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
+def _pull_back_split(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
     rows = op.inputs[0]
-    joined = apply("SeriesConcat", _total(op, cotangents), shape_of(rows), dtype=rows.dtype, shape=rows.shape)
+    joined = apply("SeriesConcat", _dense_total(op, cotangents), shape_of(rows), dtype=rows.dtype, shape=rows.shape)
     walk.contribute(cotangents, rows, joined)
 
 
-def _sum(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
-    walk.contribute(cotangents, op.inputs[0], apply("SeriesSpread", _total(op, cotangents), op.inputs[0]))
+def _pull_back_sum(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
+    walk.contribute(cotangents, op.inputs[0], apply("SeriesSpread", _dense_total(op, cotangents), op.inputs[0]))
 
 
-def _spread(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
-    walk.contribute(cotangents, op.inputs[0], sum_of(_total(op, cotangents), op.inputs[0]))
+def _pull_back_spread(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
+    walk.contribute(cotangents, op.inputs[0], sum_of(_dense_total(op, cotangents), op.inputs[0]))
 
 
 RULES.update(
-    SeriesRead=_read,
-    SeriesReadOrZeros=_read,
-    SeriesReadSeries=_read,
-    MaybeGet=_get,
-    SeriesAdd=_add,
-    SeriesConcat=_concat,
-    SeriesSplit=_split,
-    SeriesSum=_sum,
-    SeriesSumSeries=_sum,
-    SeriesSpread=_spread,
+    SeriesRead=_pull_back_read,
+    SeriesReadOrZeros=_pull_back_read,
+    SeriesReadSeries=_pull_back_read,
+    MaybeGet=_pull_back_get,
+    SeriesAdd=_pull_back_add,
+    SeriesConcat=_pull_back_concat,
+    SeriesSplit=_pull_back_split,
+    SeriesSum=_pull_back_sum,
+    SeriesSumSeries=_pull_back_sum,
+    SeriesSpread=_pull_back_spread,
 )

@@ -20,7 +20,7 @@ def zeros_for(tensor: Tensor) -> Tensor:
         return apply("SeriesEmpty")  # type: ignore[no-any-return]
     if tensor.dtype is not resource:
         return zeros_like(tensor)
-    return _fill(shape_of_value(tensor), tensor.op.attrs["dtype"])
+    return _fill_zeros(shape_of_value(tensor), tensor.op.attrs["dtype"])
 
 
 def shape_of_value(tensor: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def shape_of_value(tensor: Tensor) -> Tensor:
 def no_slices(like: IndexedSlices, shape: Tensor) -> IndexedSlices:
     """Return slices without rows, with the row shape of a tensor of shape `shape`."""
     rows = apply("Concat", [constant([0], shape.dtype), shape[1:]], axis=0)
-    return IndexedSlices(_fill(rows, like.values.dtype), constant(np.zeros(0, np.int64)), shape)
+    return IndexedSlices(_fill_zeros(rows, like.values.dtype), constant(np.zeros(0, np.int64)), shape)
 
 
 def with_shape(cotangent: Any, tensor: Tensor) -> Any:
@@ -44,5 +44,5 @@ def with_shape(cotangent: Any, tensor: Tensor) -> Any:
     return cotangent
 
 
-def _fill(shape: Tensor, dtype: DType) -> Tensor:
+def _fill_zeros(shape: Tensor, dtype: DType) -> Tensor:
     return apply("Fill", shape, constant(np.zeros((), dtype.numpy)))  # type: ignore[no-any-return]
