@@ -68,7 +68,7 @@ def as_fed_array(value: Any, dtype: DType) -> Array:
     found = as_dtype(array.dtype)
     if found is dtype:
         return array if array.dtype == dtype.numpy else array.astype(dtype.numpy)
-    if not _fits(_kind(found), dtype):
+    if not _fits_dtype(_kind_of_dtype(found), dtype):
         raise DtypeError("this array is of another kind", wanted=dtype, got=found, hint=_CONVERT.format(dtype))
     # A cast that NumPy calls safe needs no look at the values.
     if dtype.is_integer and array.size and not np.can_cast(array.dtype, dtype.numpy):  # type: ignore[arg-type]
@@ -92,11 +92,11 @@ def as_asked_array(value: Any, dtype: DType) -> Array:
         if array.dtype.kind == "b" and dtype.is_numeric:
             return array.astype(dtype.numpy)
         if as_dtype(array.dtype).is_floating and dtype.is_integer:
-            return as_fed_array(_whole(array, dtype), dtype)
+            return as_fed_array(_read_whole_numbers(array, dtype), dtype)
     return as_fed_array(value, dtype)
 
 
-def _whole(array: Array, dtype: DType) -> Array:
+def _read_whole_numbers(array: Array, dtype: DType) -> Array:
     """Return whole numbers of a floating dtype as int64; DtypeError for fractions, infinities and larger numbers."""
     # float64 represents every value of the narrower floating dtypes, so the comparison with floor is exact.
     wide = array.astype(np.float64)
@@ -129,7 +129,7 @@ def _require_range(array: Array, dtype: DType) -> None:
 def _as_numpy(value: Any) -> Array:
     """Return an array-like as a NumPy array, imported by DLPack where possible; DtypeError for other objects."""
     imported = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
-    array = _imported(value) if imported else np.asarray(value)
+    array = _import_foreign_array(value) if imported else np.asarray(value)
     if array.dtype != object:
         return array
     if array.ndim == 0 and not isinstance(value, np.ndarray):
@@ -145,7 +145,7 @@ def _as_numpy(value: Any) -> Array:
     return _of_objects(array)
 
 
-def _imported(value: Any) -> Array:
+def _import_foreign_array(value: Any) -> Array:
     """Return an array of another library by DLPack, or by ``__array__`` where DLPack does not know the dtype."""
     try:
         return np.from_dlpack(value)
@@ -182,7 +182,7 @@ def _of_literal(value: Any, kinds: set[str], dtype: DType | None) -> Array:
     kind = max(kinds, key="?ifcs".index) if kinds else "f"
     if dtype is None:
         dtype = {"?": bool_, "i": int32, "f": float32, "c": complex64, "s": string}[kind]
-    elif not _fits(kind, dtype) and kinds:
+    elif not _fits_dtype(kind, dtype) and kinds:
         raise DtypeError(
             "this literal does not fit the dtype",
             wanted=dtype,
@@ -212,30 +212,30 @@ def _literal_kinds(value: Any, dtype: DType | None) -> set[str] | None:
     """Return the kinds of the numbers in a literal that takes `dtype`; None for values with a dtype of their own."""
     if hasattr(value, "__dlpack__") or (dtype is None and isinstance(value, np.generic)):
         return None
-    kinds = _kinds(value, scalars=dtype is not None)
+    kinds = _kinds_of_literals(value, scalars=dtype is not None)
     return None if "a" in kinds else kinds
 
 
 _PYTHON = ((bool, "?"), (int, "i"), (float, "f"), (complex, "c"), ((str, bytes), "s"))
 
 
-def _kinds(value: Any, scalars: bool) -> set[str]:
+def _kinds_of_literals(value: Any, scalars: bool) -> set[str]:
     """Return the kinds of the values in nested lists: "a" for arrays, and for NumPy's scalars unless `scalars`."""
     if isinstance(value, (list, tuple)):
-        return set().union(*(_kinds(v, scalars) for v in value)) if value else set()
+        return set().union(*(_kinds_of_literals(v, scalars) for v in value)) if value else set()
     for types, kind in _PYTHON:  # NumPy's float64 is a float of Python too
         if isinstance(value, types):
             return {kind}
-    return {_kind(as_dtype(value.dtype))} if scalars and isinstance(value, np.generic) else {"a"}
+    return {_kind_of_dtype(as_dtype(value.dtype))} if scalars and isinstance(value, np.generic) else {"a"}
 
 
-def _kind(dtype: DType) -> str:
+def _kind_of_dtype(dtype: DType) -> str:
     if dtype.is_floating:
         return "f"
     return {"bool": "?", "string": "s"}.get(dtype.name, "c" if dtype.is_complex else "i")
 
 
-def _fits(kind: str, dtype: DType) -> bool:
+def _fits_dtype(kind: str, dtype: DType) -> bool:
     """True if a literal of a kind may take a dtype."""
     fits = {
         "?": dtype is bool_,

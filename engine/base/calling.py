@@ -31,9 +31,9 @@ def call(function: Any, arguments: Sequence[Any], what: str, named: Mapping[str,
     if not callable(function):
         raise GraphError(
             f"{what} is not a function",
-            wanted=_wanted(arguments),
+            wanted=_describe_wanted_function(arguments),
             got=repr(function),
-            hint=f"write {_like(arguments)}: it is called once, while the graph is built",
+            hint=f"write {_lambda_prefix(arguments)}: it is called once, while the graph is built",
         )
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise _not_plain(function, what)
@@ -45,9 +45,9 @@ def call(function: Any, arguments: Sequence[Any], what: str, named: Mapping[str,
             raise
         raise GraphError(
             f"{what} does not take what it is given",
-            wanted=_wanted(arguments),
-            got=f"{_name(function)}{inspect.signature(function, follow_wrapped=False)}",
-            hint=f"give it as many parameters, as in {_like(arguments)}",
+            wanted=_describe_wanted_function(arguments),
+            got=f"{_name_of(function)}{inspect.signature(function, follow_wrapped=False)}",
+            hint=f"give it as many parameters, as in {_lambda_prefix(arguments)}",
         ) from error
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if hasattr(result, "close"):
@@ -73,21 +73,21 @@ def _not_plain(function: Callable[..., Any], what: str) -> GraphError:
     return GraphError(
         f"{what} is async, or a generator",
         wanted="a plain function that returns tensors; it is called once, while the graph is built",
-        got=_name(function),
+        got=_name_of(function),
         hint="await what has to be awaited in a py_function, which steps call",
     )
 
 
-def _wanted(arguments: Sequence[Any]) -> str:
+def _describe_wanted_function(arguments: Sequence[Any]) -> str:
     count = len(arguments)
     return f"a function of {count or 'no'} argument{'' if count == 1 else 's'}"
 
 
-def _like(arguments: Sequence[Any]) -> str:
+def _lambda_prefix(arguments: Sequence[Any]) -> str:
     """Return the beginning of a function with such parameters: ``lambda a, b: ...``."""
     names = ", ".join("abcdefgh"[: len(arguments)]) if len(arguments) <= 8 else "*values"
     return f"lambda {names}: ..." if names else "lambda: ..."
 
 
-def _name(function: Callable[..., Any]) -> str:
+def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", repr(function))

@@ -33,7 +33,7 @@ def check_compression(compression: Any) -> str:
     return found
 
 
-def _chosen(path: str, compression: str) -> str:
+def _choose_compression(path: str, compression: str) -> str:
     if compression != "auto":
         return compression
     return "gzip" if path.endswith(".gz") else ""
@@ -48,7 +48,7 @@ def open_for_reading(path: str, compression: str = "auto") -> BinaryIO:
     compression : {'auto', 'gzip', 'zlib', ''}
         'auto' is gzip if the path ends with .gz, else none.
     """
-    kind = _chosen(path, compression)
+    kind = _choose_compression(path, compression)
     if kind == "gzip":
         return gzip.open(path)  # type: ignore[return-value]
     file = open(path, "rb")  # noqa: SIM115
@@ -64,7 +64,7 @@ def open_for_writing(path: str, compression: str = "auto") -> BinaryIO:
     compression : {'auto', 'gzip', 'zlib', ''}
         As for `open_for_reading`.
     """
-    kind = _chosen(path, compression)
+    kind = _choose_compression(path, compression)
     if kind == "gzip":
         return gzip.open(path, "wb")  # type: ignore[return-value]
     file = open(path, "wb")  # noqa: SIM115
@@ -76,9 +76,9 @@ class _ZlibReader(io.RawIOBase):
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._restart()
+        self._restart_stream()
 
-    def _restart(self) -> None:
+    def _restart_stream(self) -> None:
         self._file.seek(0)
         self._stream: Any = None
         self._at = 0  # bytes of the content delivered so far
@@ -91,12 +91,12 @@ class _ZlibReader(io.RawIOBase):
 
     def readinto(self, into: Any) -> int:
         view = memoryview(into).cast("B")
-        data = self._read(len(view))
+        data = self._read_content(len(view))
         view[: len(data)] = data
         self._at += len(data)
         return len(data)
 
-    def _read(self, most: int) -> bytes:
+    def _read_content(self, most: int) -> bytes:
         """Return the next bytes of the content, none at its end; EOFError where the file ends within a stream."""
         while most:
             # The unused data of one stream begins the next; an unconsumed tail is input that did not fit.
@@ -123,7 +123,7 @@ class _ZlibReader(io.RawIOBase):
             offset += self._at
         # zlib has no index: forward is by decompressing, backward from the beginning again.
         if offset < self._at:
-            self._restart()
+            self._restart_stream()
         while self._at < offset and self.read(min(_PIECE, offset - self._at)):
             pass
         return self._at

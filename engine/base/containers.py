@@ -70,7 +70,7 @@ class Deques(Sequences):
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
         """Return the elements, and a function to make a deque of the same greatest length."""
-        return list(structure), partial(_deque, type(structure), structure.maxlen)
+        return list(structure), partial(_make_deque, type(structure), structure.maxlen)
 
 
 class NamedTuples(Sequences):
@@ -82,7 +82,7 @@ class NamedTuples(Sequences):
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
         """Return the fields, and a function to call the constructor with new values."""
-        return list(structure), partial(_call, type(structure))
+        return list(structure), partial(_call_unpacked, type(structure))
 
 
 class Dicts:
@@ -98,7 +98,9 @@ class Dicts:
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
         """Return the values, and a function to make a dict of the same keys (a defaultdict keeps its default)."""
-        rebuild = partial(_dict, list(structure)) if type(structure) is dict else partial(_with_values, copy(structure))
+        rebuild = (
+            partial(_make_dict, list(structure)) if type(structure) is dict else partial(_with_values, copy(structure))
+        )
         return self.children(structure), rebuild
 
     def metadata(self, structure: Any) -> Any:
@@ -117,21 +119,25 @@ class Dataclasses:
 
     def children(self, structure: Any) -> list[Any]:
         """Return the values of the fields not omitted."""
-        return [getattr(structure, field.name) for field in _held(structure)]
+        return [getattr(structure, field.name) for field in _flattened_fields(structure)]
 
     def labels(self, structure: Any) -> list[str]:
         """Return the names of the fields after a dot."""
-        return [f".{field.name}" for field in _held(structure)]
+        return [f".{field.name}" for field in _flattened_fields(structure)]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
         """Return the fields, and a function to replace them, or the class's own function."""
         own = getattr(structure, "_with_leaves", None)
-        rebuild = partial(_with_fields, copy(structure), _held(structure)) if own is None else partial(_call, own)
+        rebuild = (
+            partial(_with_fields, copy(structure), _flattened_fields(structure))
+            if own is None
+            else partial(_call_unpacked, own)
+        )
         return self.children(structure), rebuild
 
     def metadata(self, structure: Any) -> Any:
         """Return the names of the fields not omitted."""
-        return tuple(field.name for field in _held(structure))
+        return tuple(field.name for field in _flattened_fields(structure))
 
     def difference(self, left: Any, right: Any) -> str | None:
         """Compare the omitted fields."""
@@ -160,25 +166,25 @@ class Registered:
 
     def children(self, structure: Any) -> list[Any]:
         """Return the children, as the registered function lists them."""
-        return self._flatten(structure)[0]
+        return self._flatten_registered(structure)[0]
 
     def labels(self, structure: Any) -> list[str]:
         """Return the registered function's names of its children, or numbers."""
-        children, _, entries = self._flatten(structure)
-        return [self._label(entry) for entry in (range(len(children)) if entries is None else entries)]
+        children, _, entries = self._flatten_registered(structure)
+        return [self._label_entry(entry) for entry in (range(len(children)) if entries is None else entries)]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
         """Return the children, and the registered function to make a container of new children."""
-        children, metadata, _ = self._flatten(structure)
+        children, metadata, _ = self._flatten_registered(structure)
         return children, partial(self._entry.unflatten_func, metadata)
 
     def metadata(self, structure: Any) -> Any:
         """Return the metadata returned by the registered function."""
-        return self._flatten(structure)[1]
+        return self._flatten_registered(structure)[1]
 
     def difference(self, left: Any, right: Any) -> str | None:
         """Compare the metadata."""
-        (_, ours, _), (_, theirs, _) = self._flatten(left), self._flatten(right)
+        (_, ours, _), (_, theirs, _) = self._flatten_registered(left), self._flatten_registered(right)
         try:
             # Arrays compare elementwise, and the bool of several elements is an error.
             if ours is theirs or bool(ours == theirs):
@@ -192,17 +198,17 @@ class Registered:
             ) from error
         return f"has metadata {ours!r} on one side and {theirs!r} on the other"
 
-    def _flatten(self, structure: Any) -> tuple[list[Any], Any, list[Any] | None]:
+    def _flatten_registered(self, structure: Any) -> tuple[list[Any], Any, list[Any] | None]:
         """Return children, metadata, and the children's entries or None."""
         found = self._entry.flatten_func(structure)
         if not isinstance(found, tuple) or len(found) not in (2, 3):
-            raise self._refuse(repr(found))
+            raise self._flattening_error(repr(found))
         children, entries = list(found[0]), found[2] if len(found) == 3 else None
         if entries is not None and len(entries := list(entries)) != len(children):
-            raise self._refuse(f"{len(children)} children and {len(entries)} entries")
+            raise self._flattening_error(f"{len(children)} children and {len(entries)} entries")
         return children, found[1], entries
 
-    def _refuse(self, got: str) -> GraphError:
+    def _flattening_error(self, got: str) -> GraphError:
         return GraphError(
             f"the flatten function of the registered class {self._entry.type.__name__} returns something else",
             wanted="(children, metadata) or (children, metadata, entries) with an entry for each child",
@@ -210,7 +216,7 @@ class Registered:
             hint="correct what was given to nest.register",
         )
 
-    def _label(self, entry: Any) -> str:
+    def _label_entry(self, entry: Any) -> str:
         """Return a child's part of a path: by the class's own type, or an attribute for a name, brackets for others."""
         optree, found = sys.modules["optree"], self._entry
         made = found.path_entry_type(entry, found.type, found.kind)
@@ -220,15 +226,15 @@ class Registered:
         return f".{entry}" if isinstance(entry, str) and entry.isidentifier() else f"[{entry!r}]"
 
 
-def _call(function: Callable[..., Any], values: list[Any]) -> Any:
+def _call_unpacked(function: Callable[..., Any], values: list[Any]) -> Any:
     return function(*values)
 
 
-def _deque(cls: Any, maxlen: int | None, values: list[Any]) -> Any:
+def _make_deque(cls: Any, maxlen: int | None, values: list[Any]) -> Any:
     return cls(values, maxlen)
 
 
-def _dict(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
+def _make_dict(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
     return dict(zip(keys, values, strict=True))
 
 
@@ -239,7 +245,7 @@ def _with_values(pattern: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
     return packed
 
 
-def _held(structure: Any) -> list[Any]:
+def _flattened_fields(structure: Any) -> list[Any]:
     """Return the fields of a dataclass except omitted fields."""
     fields = dataclasses.fields(structure)
     return [f for f in fields if f.default is not None or getattr(structure, f.name) is not None]
@@ -285,13 +291,13 @@ def kind_of(cls: type) -> Kind | None:
     if kind is not _UNKNOWN:
         return kind  # type: ignore[no-any-return]
     # A registration overrides what the class is by its bases.
-    found = _registered(cls) or _unregistered(cls)
+    found = _kind_by_registry(cls) or _kind_by_bases(cls)
     if cls.__module__.partition(".")[0] in _OWN:
         _KINDS[cls] = found
     return found
 
 
-def _registered(cls: type) -> Registered | None:
+def _kind_by_registry(cls: type) -> Registered | None:
     """Return the kind of a class registered with optree, by any library."""
     registry = getattr(sys.modules.get("optree"), "register_pytree_node", None)
     if registry is None:
@@ -325,7 +331,7 @@ def find_registered(name: str) -> Callable[[Any, list[Any]], Any]:
     raise ValueError(f"a container of class {name}, which is not registered: import its module, or register it")
 
 
-def _unregistered(cls: Any) -> Kind | None:
+def _kind_by_bases(cls: Any) -> Kind | None:
     """Return the kind of a class by its bases, or by being a dataclass; None for leaves."""
     if issubclass(cls, tuple):
         return _NAMED_TUPLES if hasattr(cls, "_fields") else _SEQUENCES

@@ -64,7 +64,7 @@ class DeviceSpec:
         """
         if self.type not in (None, outer.type):
             outer = replace(outer, index=None)
-        return DeviceSpec(**{f.name: _first(getattr(self, f.name), getattr(outer, f.name)) for f in fields(self)})
+        return DeviceSpec(**{f.name: _first_given(getattr(self, f.name), getattr(outer, f.name)) for f in fields(self)})
 
     def both(self, other: DeviceSpec) -> DeviceSpec | None:
         """Return the conjunction of two constraints, None if they contradict each other."""
@@ -74,7 +74,7 @@ class DeviceSpec:
         return self.within(other)
 
 
-def _first(a: Any, b: Any) -> Any:
+def _first_given(a: Any, b: Any) -> Any:
     return b if a is None else a
 
 
@@ -100,7 +100,7 @@ def parse_device(name: str) -> DeviceSpec:
     """
     found: dict[str, str | int] = {}
     for part in filter(None, name.split("/")):
-        for key, value in _read(part, name).items():
+        for key, value in _parse_part(part, name).items():
             if key in found:
                 raise GraphError("a device name says a thing twice", wanted=f"one {key}", got=repr(name), hint=_HINT)
             if value != "*":
@@ -120,25 +120,25 @@ def merge_devices(inner: str, outer: str) -> str:
     return str(parse_device(inner).within(parse_device(outer)))
 
 
-def _read(part: str, name: str) -> dict[str, str | int]:
+def _parse_part(part: str, name: str) -> dict[str, str | int]:
     """Return the fields in a part of a device name; GraphError for a malformed part."""
     key, *values = part.split(":")
     if key == "job" and len(values) == 1 and values[0]:
         return {"job": values[0]}
     if key in ("replica", "task") and len(values) == 1:
-        return {key: _number(values[0], name)}
+        return {key: _parse_number(values[0], name)}
     if key == "device" and 1 <= len(values) <= 2 and values[0]:
         key, *values = values
     elif key in ("job", "replica", "task", "device") or len(values) > 1 or not (key.isalpha() or key == "*"):
-        raise _malformed(name)
-    return {"type": key.upper()} | ({"index": _number(values[0], name)} if values else {})
+        raise _malformed_name_error(name)
+    return {"type": key.upper()} | ({"index": _parse_number(values[0], name)} if values else {})
 
 
-def _number(text: str, name: str) -> int | str:
+def _parse_number(text: str, name: str) -> int | str:
     if text != "*" and not (text.isascii() and text.isdigit()):
-        raise _malformed(name)
+        raise _malformed_name_error(name)
     return text if text == "*" else int(text)
 
 
-def _malformed(name: str) -> GraphError:
+def _malformed_name_error(name: str) -> GraphError:
     return GraphError("not the name of a device", wanted="parts as job, task and device", got=repr(name), hint=_HINT)

@@ -46,39 +46,39 @@ class Family:
         callable
             The same function.
         """
-        summary, found = _sections(inspect.cleandoc(function.__doc__ or ""))
+        summary, found = _split_sections(inspect.cleandoc(function.__doc__ or ""))
         names = list(inspect.signature(function).parameters)
-        parameters = self._parameters(_entries(found.get("Parameters", "")), names)
+        parameters = self._complete_parameters(_split_entries(found.get("Parameters", "")), names)
         raises = {error: f"{error}\n    {when}" for error, when in self.raises.items()}
         found["Parameters"] = "\n".join(parameters)
         if self.returns:
             found.setdefault("Returns", self.returns)
-        found["Raises"] = "\n".join((raises | _entries(found.get("Raises", ""))).values())
+        found["Raises"] = "\n".join((raises | _split_entries(found.get("Raises", ""))).values())
         sections = [f"{name}\n{'-' * len(name)}\n{found[name]}" for name in _SECTIONS if found.get(name)]
         function.__doc__ = "\n\n".join([summary, *sections]) + "\n"
         return function
 
-    def _parameters(self, own: dict[str, str], names: list[str]) -> list[str]:
-        left = {*names} - {name for header in own for name in _names(header)}
+    def _complete_parameters(self, own: dict[str, str], names: list[str]) -> list[str]:
+        left = {*names} - {name for header in own for name in _split_names(header)}
         for header, text in self.parameters.items():
             # An entry for several parameters applies only if the function has all of them, and describes none.
-            if left >= {*_names(header)}:
+            if left >= {*_split_names(header)}:
                 own[header] = f"{header} : {text}"
-                left -= {*_names(header)}
-        return [own[header] for header in sorted(own, key=lambda header: names.index(_names(header)[0]))]
+                left -= {*_split_names(header)}
+        return [own[header] for header in sorted(own, key=lambda header: names.index(_split_names(header)[0]))]
 
 
-def _sections(text: str) -> tuple[str, dict[str, str]]:
+def _split_sections(text: str) -> tuple[str, dict[str, str]]:
     """Return the text before the sections of a docstring, and the sections by name."""
     summary, *parts = re.split(rf"^({'|'.join(_SECTIONS)})\n-+\n", text, flags=re.M)
     return summary.strip(), {name: body.strip("\n") for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def _entries(section: str) -> dict[str, str]:
+def _split_entries(section: str) -> dict[str, str]:
     """Return the entries of a section by the text before the colon, each with its indented lines."""
     found = re.findall(r"^\S.*(?:\n(?:[ ]+.*)?)*", section, re.M)
     return {entry.partition("\n")[0].partition(" : ")[0]: entry.rstrip() for entry in found}
 
 
-def _names(header: str) -> list[str]:
+def _split_names(header: str) -> list[str]:
     return [name.strip() for name in header.split(",")]

@@ -69,14 +69,14 @@ class DType:
     @property
     def min(self) -> int | float:
         """Smallest finite value."""
-        return self._limit("min")
+        return self._finite_limit("min")
 
     @property
     def max(self) -> int | float:
         """Largest finite value."""
-        return self._limit("max")
+        return self._finite_limit("max")
 
-    def _limit(self, which: str) -> int | float:
+    def _finite_limit(self, which: str) -> int | float:
         if self.is_integer:
             return int(getattr(np.iinfo(self.numpy), which))
         if self.is_floating:

@@ -53,12 +53,12 @@ class TagloomError(Exception):
         return [
             ("wanted", self.wanted),
             ("got", self.got),
-            ("operation", _describe(self.operation)),
-            (self._where(), self.source),
+            ("operation", _describe_operation(self.operation)),
+            (self._source_label(), self.source),
             ("try", self.hint),
         ]
 
-    def _where(self) -> str:
+    def _source_label(self) -> str:
         """Return the label of the source line: where the operation was built, or where the failing call was made."""
         return "built at" if self.source == getattr(self.operation, "source", None) else "called at"
 
@@ -67,7 +67,7 @@ class TagloomError(Exception):
         return "\n".join([self.what, *lines])
 
 
-def _describe(operation: Any) -> str | None:
+def _describe_operation(operation: Any) -> str | None:
     if operation is None or isinstance(operation, str):
         return operation
     return f"{operation.name} ({operation.type})"

@@ -115,21 +115,21 @@ def pack_as(structure: Any, leaves: list[Any]) -> Any:
     {'b': ['x', 'y'], 'a': ('z',)}
     """
     queue = iter(leaves)
-    packed = _pack(structure, queue)
+    packed = _pack_leaves(structure, queue)
     # The iterator itself is the default, because None may be a leaf.
     if next(queue, queue) is not queue:
         raise ValueError("more leaves than the structure holds")
     return packed
 
 
-def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
+def _pack_leaves(structure: Any, leaves: Iterator[Any]) -> Any:
     kind = kind_of(type(structure))
     if kind is None:
         for leaf in leaves:
             return leaf
         raise ValueError("fewer leaves than the structure holds")
     parts, rebuild = kind.open(structure)
-    return rebuild([_pack(part, leaves) for part in parts])
+    return rebuild([_pack_leaves(part, leaves) for part in parts])
 
 
 def rebuild_as(structure: Any, values: list[Any]) -> Any:
@@ -145,16 +145,16 @@ def make_packer(structure: Any) -> Callable[[list[Any]], Any]:
 
     Later changes of the structure's containers have no effect.
     """
-    pack = _packer(structure)
+    pack = _make_packer(structure)
     return lambda leaves: pack(iter(leaves))
 
 
-def _packer(structure: Any) -> Callable[[Iterator[Any]], Any]:
+def _make_packer(structure: Any) -> Callable[[Iterator[Any]], Any]:
     kind = kind_of(type(structure))
     if kind is None:
         return next
     parts, rebuild = kind.open(structure)
-    packers = [_packer(part) for part in parts]
+    packers = [_make_packer(part) for part in parts]
     return lambda leaves: rebuild([pack(leaves) for pack in packers])
 
 
@@ -213,7 +213,7 @@ def difference(left: Any, right: Any, path: str = "", *, outer: bool = True) -> 
     found = _difference_here(left, right, path, outer)
     if found or not is_container(left):
         return found
-    for label, x, y in _pairs(left, right):
+    for label, x, y in _pair_children(left, right):
         found = difference(x, y, path + label, outer=False)
         if found:
             return found
@@ -233,7 +233,7 @@ def flatten_up_to(like: Any, structure: Any, path: str = "") -> list[Any]:
     found = _difference_here(like, structure, path, outer=False)
     if found:
         raise ValueError(found)
-    return [leaf for label, x, y in _pairs(like, structure) for leaf in flatten_up_to(x, y, path + label)]
+    return [leaf for label, x, y in _pair_children(like, structure) for leaf in flatten_up_to(x, y, path + label)]
 
 
 def _difference_here(left: Any, right: Any, path: str, outer: bool) -> str | None:
@@ -243,7 +243,7 @@ def _difference_here(left: Any, right: Any, path: str, outer: bool) -> str | Non
         return None
     free = outer and isinstance(left, (tuple, list)) and isinstance(right, (tuple, list))
     if one is None or other is None or not (free or type(left) is type(right)):
-        return f"{where} is {_kind(left)} on one side and {_kind(right)} on the other"
+        return f"{where} is {_container_kind(left)} on one side and {_container_kind(right)} on the other"
     unlike = one.difference(left, right) if type(left) is type(right) else None
     if unlike:
         return f"{where} {unlike}"
@@ -251,7 +251,7 @@ def _difference_here(left: Any, right: Any, path: str, outer: bool) -> str | Non
     return f"{where} has {a} elements on one side and {b} on the other" if a != b else None
 
 
-def _pairs(left: Any, right: Any) -> list[tuple[str, Any, Any]]:
+def _pair_children(left: Any, right: Any) -> list[tuple[str, Any, Any]]:
     """Return labels and children of two equal containers, in the order of the first."""
     a, b = children(left) or [], children(right) or []
     if isinstance(kind_of(type(left)), Dicts):
@@ -259,5 +259,5 @@ def _pairs(left: Any, right: Any) -> list[tuple[str, Any, Any]]:
     return [(label, x, y) for (label, x), (_, y) in zip(a, b, strict=True)]
 
 
-def _kind(structure: Any) -> str:
+def _container_kind(structure: Any) -> str:
     return f"a {type(structure).__name__}" if is_container(structure) else "a single value"

@@ -54,7 +54,7 @@ def decode(data: Any, channels: int) -> Array:
         raise DtypeError(
             "an image is decoded from its bytes", wanted="bytes", got=f"{data!r:.60}", hint="open(path, 'rb').read()"
         )
-    with _opened(data) as image:
+    with _open_image(data) as image:
         if image.mode == "F":
             raise DtypeError(
                 "an image of floats has no levels of 8 bits",
@@ -66,7 +66,7 @@ def decode(data: Any, channels: int) -> Array:
     return pixels.reshape(*pixels.shape[:2], -1)
 
 
-def _opened(data: Any) -> Any:
+def _open_image(data: Any) -> Any:
     """Open some bytes as an image; Pillow's own error would name an object in memory, ours describes the bytes."""
     images = pillow()
     try:

@@ -37,20 +37,22 @@ class _NotedModule:
         return Place(self._module, name)
 
 
-def _note(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> _NotedModule:
+def _note_import(
+    name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+) -> _NotedModule:
     """Replace ``__import__``; the list contains only relative imports of names."""
     return _NotedModule(importlib.util.resolve_name("." * level + name, PACKAGE))
 
 
 @cache
-def _table() -> dict[str, Any]:
+def _list_public_names() -> dict[str, Any]:
     """Return the names defined by importing the list: places, and the list ``__all__``."""
     spec = importlib.util.find_spec(LIST)
     if spec is None or spec.loader is None:
         raise ImportError(f"no module {LIST}, which lists the public names", name=LIST)
     code = spec.loader.get_code(LIST)  # type: ignore[attr-defined]
     # Only this code sees the other `__import__`: the interpreter's own stays as it is for all threads.
-    names: dict[str, Any] = {"__name__": LIST, "__package__": PACKAGE, "__builtins__": {"__import__": _note}}
+    names: dict[str, Any] = {"__name__": LIST, "__package__": PACKAGE, "__builtins__": {"__import__": _note_import}}
     exec(code, names)
     return names
 
@@ -58,12 +60,12 @@ def _table() -> dict[str, Any]:
 @cache
 def places() -> dict[str, Place]:
     """Return the place of each public name except the modules for users."""
-    return {n: place for n, place in _table().items() if isinstance(place, Place) and not n.startswith("_")}
+    return {n: place for n, place in _list_public_names().items() if isinstance(place, Place) and not n.startswith("_")}
 
 
 def listed_for_star() -> list[str]:
     """Return the names imported by ``from tagloom import *``."""
-    return list(_table()["__all__"])
+    return list(_list_public_names()["__all__"])
 
 
 _importing = threading.RLock()

@@ -123,10 +123,10 @@ def _read_lines(file: BinaryIO) -> list[Any]:
         # Not splitlines, which also splits at other characters, such as U+2028.
         return [line.removesuffix("\r") for line in data.removesuffix(b"\n").decode().split("\n")]
     except UnicodeDecodeError:
-        return [_decoded(line.removesuffix(b"\r")) for line in lines]
+        return [_decode_line(line.removesuffix(b"\r")) for line in lines]
 
 
-def _decoded(line: bytes) -> str | DamagedRecord:
+def _decode_line(line: bytes) -> str | DamagedRecord:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -149,7 +149,7 @@ def _read_tfrecords(file: BinaryIO) -> list[Any]:
         if data is None:
             break
         size += _HEAD + len(data)
-        records.append(_record(data))
+        records.append(_verify_record(data))
     return records
 
 
@@ -158,7 +158,7 @@ def _read_framed(file: BinaryIO) -> bytes | None:
     head = file.read(_HEAD)
     if not head:
         return None
-    length = _length(head)
+    length = _read_length(head)
     try:
         data = file.read(length + _CHECKSUM.size)
     except (MemoryError, OverflowError) as error:
@@ -168,7 +168,7 @@ def _read_framed(file: BinaryIO) -> bytes | None:
     return data
 
 
-def _length(head: bytes) -> int:
+def _read_length(head: bytes) -> int:
     if len(head) < _HEAD:
         raise DamagedRecord(f"the file ends within the head of a record, after {len(head)} of {_HEAD} bytes")
     (wanted,) = _CHECKSUM.unpack_from(head, _LENGTH.size)
@@ -183,7 +183,7 @@ def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
     return ((found >> 15 | found << 17) + _MASK_DELTA) & _WORD
 
 
-def _record(data: bytes) -> bytes | DamagedRecord:
+def _verify_record(data: bytes) -> bytes | DamagedRecord:
     record = data[: -_CHECKSUM.size]
     (wanted,) = _CHECKSUM.unpack_from(data, len(record))
     found = masked_crc32c(record)
@@ -264,20 +264,20 @@ def matching_files(patterns: Iterable[str]) -> list[str]:
 
 def is_named(path: str, patterns: Iterable[str]) -> bool:
     """Return True if `matching_files` could return a path for patterns, whether or not the file exists."""
-    return any(path == pattern or _fits(_parts(path), _parts(pattern)) for pattern in patterns)
+    return any(path == pattern or _match_components(_split_path(path), _split_path(pattern)) for pattern in patterns)
 
 
-def _parts(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     root = "/" if os.path.isabs(path) else ""
     return [root, *filter(None, path.split(os.sep))]
 
 
-def _fits(parts: list[str], patterns: list[str]) -> bool:
+def _match_components(parts: list[str], patterns: list[str]) -> bool:
     """Match component by component: ``*`` never crosses a directory separator."""
     if not patterns or not parts:
         return parts == patterns or set(patterns) == {"**"}
     part, pattern = parts[0], patterns[0]
-    if pattern == "**" and _fits(parts, patterns[1:]):
+    if pattern == "**" and _match_components(parts, patterns[1:]):
         return True
     fits = part == pattern or (part not in (os.curdir, os.pardir) and fnmatchcase(part, pattern))
-    return fits and _fits(parts[1:], patterns if pattern == "**" else patterns[1:])
+    return fits and _match_components(parts[1:], patterns if pattern == "**" else patterns[1:])

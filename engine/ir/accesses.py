@@ -47,7 +47,7 @@ def plain_read(region: Region, key: Key, make: Callable[[Region], Tensor]) -> Te
     make : callable
         ``make(region)`` appends a read to a region; called when no read may be shared.
     """
-    home = _home(region, key)
+    home = _region_of_shared_read(region, key)
     reads = home.reads.setdefault(key, [])
     # One read serves all plain uses up to the next write: their values are equal.
     if not reads:
@@ -55,7 +55,7 @@ def plain_read(region: Region, key: Key, make: Callable[[Region], Tensor]) -> Te
     return reads[0]
 
 
-def _home(region: Region, key: Key) -> Region:
+def _region_of_shared_read(region: Region, key: Key) -> Region:
     """Return the region whose read a plain use shares: a loop's, as a write may follow there, or the graph's."""
     while region.parent is not None and not (key in region.reads or key in region.written or region.params):
         region = region.parent
@@ -78,7 +78,7 @@ def close_loop(parent: Region, cond: Region, body: Region) -> None:
         moving = {t.op: key for key, reads in region.reads.items() if key not in written for t in reads}
         region.operations = [op for op in region.operations if op not in moving]
         for op, key in moving.items():
-            op.region = _home(parent, key)
+            op.region = _region_of_shared_read(parent, key)
             op.region.operations.append(op)
             op.region.reads.setdefault(key, []).append(op.outputs[0])
     for key in written:

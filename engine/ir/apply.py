@@ -75,7 +75,7 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
         type,
         scoped_name(name or type),
         tensors,
-        _complete(definition_of(type), attrs),
+        _fill_in_defaults(definition_of(type), attrs),
         control_inputs=scope.control_inputs,
         source=user_source(),
     )
@@ -124,10 +124,10 @@ def convert_inputs(definition: OpDefinition, inputs: Any, operation: str) -> lis
     known = [as_typed(argument) for _, argument in pairs]
     if any(typed is not None and is_weak(typed) for typed in known):
         return _convert_weak(definition, pairs, known, operation)
-    return _convert(definition, pairs, known, operation)
+    return _convert_arguments(definition, pairs, known, operation)
 
 
-def _convert(
+def _convert_arguments(
     definition: OpDefinition, pairs: Sequence[tuple[Parameter, Any]], known: Sequence[Tensor | None], operation: str
 ) -> list[Tensor]:
     """Convert arguments in two passes: typed ones bind the type variables, then literals take the bound dtypes."""
@@ -138,7 +138,7 @@ def _convert(
     result = []
     for (parameter, argument), typed in zip(pairs, known, strict=True):
         if typed is None:
-            typed = _literal(argument, _literal_dtype(definition, parameter, argument, bound), operation)
+            typed = _convert_literal(argument, _literal_dtype(definition, parameter, argument, bound), operation)
             if parameter.type != "any":
                 bound.setdefault(parameter.type, typed.dtype)
         result.append(typed)
@@ -160,7 +160,7 @@ def _convert_weak(
             typed[i] = None if (tensor := known[i]) is None else strengthened(tensor, dtype, stays_weak=not is_strong)
         # Without a strong operand all stay weak, and a later operation decides.
         stay_weak.update(() if is_strong else places)
-    result = _convert(definition, pairs, typed, operation)
+    result = _convert_arguments(definition, pairs, typed, operation)
     for i in stay_weak:
         if known[i] is None:  # a literal
             mark_weak(result[i])
@@ -188,7 +188,7 @@ def strengthened(tensor: Tensor, dtype: DType | None, *, stays_weak: bool = Fals
     return cast
 
 
-def _literal(value: Any, dtype: DType | None, operation: str) -> Tensor:
+def _convert_literal(value: Any, dtype: DType | None, operation: str) -> Tensor:
     try:
         return constant_of(value, dtype)
     except DtypeError as error:
@@ -264,7 +264,7 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
         tensor = value if isinstance(value, Tensor) else value._as_tensor() if hasattr(value, "_as_tensor") else None
     if tensor is None:
         array = as_array(value) if wanted is None else as_fed_array(value, wanted)
-        return _constant(array, None, name)
+        return _append_constant(array, None, name)
     tensor = strengthened(tensor, wanted)
     if wanted is not None and tensor.dtype is not wanted:
         raise DtypeError(
@@ -335,14 +335,14 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     if as_symbolic(value):
         raise GraphError("a constant cannot hold tensors", got=value, hint="use stack or convert_to_tensor")
     array = as_array(value) if dtype is None else as_asked_array(value, dtypes.as_dtype(dtype))
-    return _constant(array, shape, name)
+    return _append_constant(array, shape, name)
 
 
 def constant_of(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Make a constant tensor of an operand for which no dtype was requested: an array must already have `dtype`."""
     if as_symbolic(value):
         raise GraphError("a constant cannot hold tensors", got=value, hint="use stack or convert_to_tensor")
-    return _constant(as_array(value, None if dtype is None else dtypes.as_dtype(dtype)), None, name)
+    return _append_constant(as_array(value, None if dtype is None else dtypes.as_dtype(dtype)), None, name)
 
 
 def _in_shape(array: Any, shape: tuple[int, ...]) -> Any:
@@ -360,7 +360,7 @@ def _in_shape(array: Any, shape: tuple[int, ...]) -> Any:
         ) from error
 
 
-def _constant(array: Any, shape: Any, name: str | None) -> Tensor:
+def _append_constant(array: Any, shape: Any, name: str | None) -> Tensor:
     """Append a Const with its own read-only copy of an array, since later writes of the user must not reach a step."""
     if shape is not None:
         array = _in_shape(array, Shape(shape).as_tuple())
@@ -381,7 +381,7 @@ def _constant(array: Any, shape: Any, name: str | None) -> Tensor:
     return op.outputs[0]
 
 
-def _complete(definition: OpDefinition, given: dict[str, Any]) -> dict[str, Any]:
+def _fill_in_defaults(definition: OpDefinition, given: dict[str, Any]) -> dict[str, Any]:
     """Return attributes with the defaults filled in; GraphError for unknown or missing attributes."""
     unknown = set(given) - set(definition.attrs)
     if unknown:

@@ -1,7 +1,7 @@
 """Connected sets of operations in a region, each of which can run as a unit: no path leaves a set and returns.
 
 Passes define which operations may be fused into a set, and which properties the members share. Each operation has a
-level, which grows along every path leaving a set (`ConnectedSets._levels`), so a connected set of equal kind and level
+level, which grows along every path leaving a set (`ConnectedSets._find_levels`), so a set of equal kind and level
 never waits for its own results.
 """
 
@@ -31,7 +31,7 @@ class ConnectedSets:
         self.operations = operations
         self.members = members
         self.captured = captured
-        self.levels = self._levels()
+        self.levels = self._find_levels()
         self.leader: dict[Operation, Operation] = {}
 
     def kind(self, op: Operation) -> Any:
@@ -57,14 +57,14 @@ class ConnectedSets:
         """Return the sets, each in the order of the region."""
         for op in self.operations:
             if op in self.members:
-                self._connect(op)
+                self._connect_to_sources(op)
         found: dict[Operation, list[Operation]] = {}
         for op in self.operations:
             if op in self.members:
-                found.setdefault(self._find(op), []).append(op)
+                found.setdefault(self._find_leader(op), []).append(op)
         return list(found.values())
 
-    def _levels(self) -> dict[Operation, int]:
+    def _find_levels(self) -> dict[Operation, int]:
         """Return a level for each operation; no path between two of equal kind and level leaves this level.
 
         The invariant of both passes: ``level(op) >= level(source) + rise(source, op)`` for every source of every
@@ -81,7 +81,7 @@ class ConnectedSets:
         """
         levels: dict[Operation, int] = {}
         for op in self.operations:
-            least = [levels.get(source, 0) + self._rise(source, op) for source in self.sources(op)]
+            least = [levels.get(source, 0) + self._rises_level(source, op) for source in self.sources(op)]
             levels[op] = max(least, default=int(op not in self.members))
         last = max(levels.values(), default=0)
         highest: dict[Operation, int] = {}
@@ -95,28 +95,28 @@ class ConnectedSets:
             elif op not in self.members and not any(t._consumers for t in op.outputs):
                 levels[op] = highest.get(op, last)
             for source in self.sources(op):
-                bound = levels[op] - self._rise(source, op)
+                bound = levels[op] - self._rises_level(source, op)
                 highest[source] = min(highest.get(source, bound), bound)
                 if op in self.members and source in self.members:
                     read_by_members.add(source)
         return levels
 
-    def _rise(self, source: Operation, op: Operation) -> bool:
+    def _rises_level(self, source: Operation, op: Operation) -> bool:
         """True if an operation is a level above a source: no member, or a member of another kind."""
         return op not in self.members or (source in self.members and self.kind(source) != self.kind(op))
 
-    def _connect(self, op: Operation) -> None:
-        mine = self._key(op)
+    def _connect_to_sources(self, op: Operation) -> None:
+        mine = self._full_key(op)
         for source in self.members.intersection(self.reads(op)):
-            if self._key(source) == mine:
-                self.leader[self._find(source)] = self._find(op)
+            if self._full_key(source) == mine:
+                self.leader[self._find_leader(source)] = self._find_leader(op)
 
-    def _find(self, op: Operation) -> Operation:
+    def _find_leader(self, op: Operation) -> Operation:
         """Return the leader of a set; each look-up halves the path to the leader, which keeps chains cheap."""
         leader = self.leader
         while (above := leader.get(op, op)) is not op:
             leader[op] = op = leader.get(above, above)
         return op
 
-    def _key(self, op: Operation) -> Any:
+    def _full_key(self, op: Operation) -> Any:
         return self.levels[op], self.kind(op), self.key(op)

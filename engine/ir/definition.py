@@ -306,7 +306,7 @@ def define(
 ) -> OpDefinition:
     """Declare an operation type; see :class:`OpDefinition`."""
     if not str(sys._getframe(1).f_globals.get("__name__")).startswith(f"{_PACKAGE}."):
-        _declare(type)  # one of tagloom that is not loaded yet keeps its name
+        _import_declaration(type)  # one of tagloom that is not loaded yet keeps its name
     if type in _REGISTRY:
         raise GraphError(
             f"operation type {type} is declared twice",
@@ -360,7 +360,7 @@ def definition_of(type: str) -> OpDefinition:
     """Return the definition of an operation type."""
     found = _REGISTRY.get(type)
     if found is None:
-        _declare(type)
+        _import_declaration(type)
         found = _REGISTRY.get(type)
     if found is None:
         raise GraphError(
@@ -377,7 +377,7 @@ def all_definitions() -> list[OpDefinition]:
     return sorted(_REGISTRY.values(), key=lambda d: d.type)
 
 
-def _declare(type: str) -> None:
+def _import_declaration(type: str) -> None:
     """Import the declaring module of an operation type, if the package has such a module.
 
     Passes, gradients and pickled graphs make operations by their types, before anybody uses the public function.

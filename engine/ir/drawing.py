@@ -14,8 +14,13 @@ _INDENT = "  "
 
 def to_dot(graph: Graph) -> str:
     """Return the text for Graphviz; see :meth:`tagloom.Graph.to_dot`."""
-    lines = ["digraph tagloom {", "  node [shape=box, fontsize=10];", "  edge [fontsize=8];", *_region(graph.root, 1)]
-    lines += [_INDENT + edge for op in graph.get_operations() for edge in edges(op)]
+    lines = [
+        "digraph tagloom {",
+        "  node [shape=box, fontsize=10];",
+        "  edge [fontsize=8];",
+        *_draw_region(graph.root, 1),
+    ]
+    lines += [_INDENT + draw_edge for op in graph.get_operations() for draw_edge in edges(op)]
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -26,19 +31,19 @@ def edges(op: Operation, prefix: str = "") -> Iterator[str]:
     region to its owner are dotted.
     """
 
-    def edge(source: Operation, style: str) -> str:
+    def draw_edge(source: Operation, style: str) -> str:
         return f"{json.dumps(prefix + source.name)} -> {json.dumps(prefix + op.name)} [{style}];"
 
     for tensor in op.inputs:
-        yield edge(tensor.op, f"label={json.dumps(f'{tensor.dtype}{tensor.shape}')}")
+        yield draw_edge(tensor.op, f"label={json.dumps(f'{tensor.dtype}{tensor.shape}')}")
     for control in op.control_inputs:
-        yield edge(control, "style=dashed")
+        yield draw_edge(control, "style=dashed")
     for region in op.regions:
         for tensor in region.results:
-            yield edge(tensor.op, f"style=dotted, label={json.dumps(f'{tensor.dtype}{tensor.shape}')}")
+            yield draw_edge(tensor.op, f"style=dotted, label={json.dumps(f'{tensor.dtype}{tensor.shape}')}")
 
 
-def _region(region: Region, depth: int) -> Iterator[str]:
+def _draw_region(region: Region, depth: int) -> Iterator[str]:
     """Yield the boxes of a region's operations, and a cluster for each region inside, indented by depth."""
     pad = _INDENT * depth
     for op in region.operations:
@@ -46,5 +51,5 @@ def _region(region: Region, depth: int) -> Iterator[str]:
         for k, inner in enumerate(op.regions):
             yield f"{pad}subgraph {json.dumps(f'cluster {op.name} {k}')} {{"
             yield f"{pad}{_INDENT}label={json.dumps(f'{op.name}: {inner.role}')};"
-            yield from _region(inner, depth + 1)
+            yield from _draw_region(inner, depth + 1)
             yield f"{pad}}}"

@@ -60,7 +60,7 @@ def builds(function: F) -> F:
             with scopes.within(region=graph.root):
                 return function(*args, **kwargs)
         except BARE as error:
-            _explain(function, error)
+            _add_usage_note(function, error)
             told = misuse(function, error, args, kwargs)
             if told is None:
                 raise
@@ -80,7 +80,7 @@ def explained(function: F) -> F:
                 del args, kwargs  # the method itself decides how long its arguments live
                 return await running
             except TypeError as error:
-                _explain(function, error)
+                _add_usage_note(function, error)
                 raise
 
     else:
@@ -90,7 +90,7 @@ def explained(function: F) -> F:
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
-                _explain(function, error)
+                _add_usage_note(function, error)
                 raise
 
     return cast(F, called)
@@ -113,7 +113,7 @@ def opened_for(values: Iterable[Any]) -> Any:
     return scopes.within(region=region_for(values))
 
 
-def _explain(function: Callable[..., Any], error: Exception) -> None:
+def _add_usage_note(function: Callable[..., Any], error: Exception) -> None:
     """Add a note on a function's usage to a TypeError of the call itself: its traceback has no line of the function."""
     if not isinstance(error, TypeError) or error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return

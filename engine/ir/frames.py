@@ -56,17 +56,17 @@ def assign_frames(operations: Sequence[Operation]) -> Frames:
             (c, c) for c in op.control_inputs if c in frames.of
         ]
         frames.of[op] = frames.of_output(sources[0][1]) if sources else ROOT
-        _note(frames, op)
+        _note_operation(frames, op)
     for op in operations:
         _check_inputs(frames, op)
     return frames
 
 
-def _note(frames: Frames, op: Operation) -> None:
+def _note_operation(frames: Frames, op: Operation) -> None:
     """Record an Enter or a LoopCond in its frame; GraphError for an Exit at the root and for a second LoopCond."""
     here = frames.of[op]
     if op.role is Role.ENTER:
-        _enter(frames, op, here)
+        _note_enter(frames, op, here)
     elif op.role in LEAVES_FRAME and here == ROOT:
         raise GraphError(
             "an Exit stands outside any loop: no corresponding Enter",
@@ -83,7 +83,7 @@ def _note(frames: Frames, op: Operation) -> None:
             )
 
 
-def _enter(frames: Frames, op: Operation, here: str) -> None:
+def _note_enter(frames: Frames, op: Operation, here: str) -> None:
     """Record an Enter in the named frame, which all Enters of this name must enter from the same parent."""
     name = op.attrs["frame_name"]
     if not name:

@@ -66,7 +66,7 @@ class RegisterGradient:
 
     def __call__(self, f: F) -> F:
         known = _REGISTERED.get(self.name)
-        if (known is not None and _origin(known) != _origin(f)) or self.name in _types():
+        if (known is not None and _identity_of(known) != _identity_of(f)) or self.name in _operation_types():
             raise GraphError(
                 f"there is a gradient named '{self.name}' already",
                 got=getattr(f, "__qualname__", repr(f)),
@@ -76,12 +76,12 @@ class RegisterGradient:
         return f
 
 
-def _origin(f: Callable[..., Any]) -> tuple[Any, Any]:
+def _identity_of(f: Callable[..., Any]) -> tuple[Any, Any]:
     """Return the identity of a gradient function, which survives its redefinition in a rerun notebook cell."""
     return getattr(f, "__module__", None), getattr(f, "__qualname__", f)
 
 
-def _types() -> set[str]:
+def _operation_types() -> set[str]:
     return {definition.type for definition in all_definitions()}
 
 
@@ -94,7 +94,7 @@ def checked_overrides(op_type_map: Mapping[str, str]) -> dict[str, str]:
             got=repr(op_type_map),
             hint="use one",
         )
-    types = _types()
+    types = _operation_types()
     for type, name in op_type_map.items():
         if type not in types or definition_of(type).role in _WITH_RULES:
             raise GraphError(
@@ -103,16 +103,16 @@ def checked_overrides(op_type_map: Mapping[str, str]) -> dict[str, str]:
                 wanted="a type of operation that computes its outputs, as op.type says it",
                 hint="custom_gradient is for functions of several operations",
             )
-        _function(name)
+        _gradient_function(name)
     return dict(op_type_map)
 
 
-def _function(name: str) -> Callable[..., Any]:
+def _gradient_function(name: str) -> Callable[..., Any]:
     """Return the gradient function of a name: a registered function, or the gradient of an operation type."""
     found = _REGISTERED.get(name)
     if found is not None:
         return found
-    if name in _types():
+    if name in _operation_types():
         gradient = definition_of(name).gradient
         if callable(gradient):
             return gradient
@@ -141,5 +141,5 @@ def cotangents_of_inputs(op: Operation, cotangents: Sequence[Any]) -> list[Any]:
     definition: OpDefinition = op.definition
     if OVERRIDE not in op.attrs:
         return list(definition.gradient(op, *cotangents))  # type: ignore[operator]
-    found = _function(op.attrs[OVERRIDE])(op, *cotangents)
+    found = _gradient_function(op.attrs[OVERRIDE])(op, *cotangents)
     return list(found) if isinstance(found, (list, tuple)) else [found]

@@ -427,7 +427,7 @@ class Graph:
     def __copy__(self) -> Graph:
         return deepcopy(self)  # operations belong to one graph
 
-    def _register(self, operation: Operation) -> None:
+    def _register_name(self, operation: Operation) -> None:
         self._by_name[operation.name] = operation
 
     @property

@@ -34,7 +34,7 @@ def to_page(graph: Graph, title: str = "Graph") -> str:
         if region.owner is not None:
             owned.setdefault(region.owner, []).append(number)
     data = {
-        "operations": [_describe(op, places, owned.get(op, [])) for op in operations],
+        "operations": [_describe_operation(op, places, owned.get(op, [])) for op in operations],
         "regions": [
             {
                 "role": region.role,
@@ -45,7 +45,7 @@ def to_page(graph: Graph, title: str = "Graph") -> str:
             for region in regions
         ],
     }
-    return make_page("graph", title, _summarize(graph, operations), data)
+    return make_page("graph", title, _summarize_graph(graph, operations), data)
 
 
 def to_html(graph: Graph) -> str:
@@ -58,35 +58,35 @@ def to_html(graph: Graph) -> str:
     return table + make_text("graph.save('graph.html') writes a page of all operations")
 
 
-def _summarize(graph: Graph, operations: list[Operation]) -> str:
+def _summarize_graph(graph: Graph, operations: list[Operation]) -> str:
     loops, conditions = (sum(test) for test in ([op.is_while for op in operations], [op.is_cond for op in operations]))
     counts = ((len(operations), "operation"), (loops, "loop"), (conditions, "condition"))
     return ", ".join(f"{n:,} {word}{'s' * (n != 1)}" for n, word in counts if n or word == "operation")
 
 
-def _describe(op: Operation, places: dict[Operation, int], regions: list[int]) -> dict[str, Any]:
+def _describe_operation(op: Operation, places: dict[Operation, int], regions: list[int]) -> dict[str, Any]:
     """Return the JSON entry of an operation; other operations are referred to by their places."""
     found = {
         "name": op.name,
         "type": op.type,
-        "kind": _kind(op),
+        "kind": _colour_of(op),
         "device": op.device,
         "outputs": [f"{tensor.dtype}{tensor.shape}" for tensor in op.outputs],
         "inputs": [[places[tensor.op], tensor.index] for tensor in op.inputs],
         "controls": [places[control] for control in op.control_inputs],
-        "attributes": [[name, _attribute(value)] for name, value in op.attrs.items() if value is not None],
+        "attributes": [[name, _shorten_attribute(value)] for name, value in op.attrs.items() if value is not None],
         "regions": regions,
         "source": str(op.source) if op.source is not None else "",
     }
     if op.is_constant:
-        text = _attribute(op.attrs["value"]).partition("{")[2].rstrip("}")
+        text = _shorten_attribute(op.attrs["value"]).partition("{")[2].rstrip("}")
         found["brief"] = text if 0 < len(text) <= _BRIEF else ""
     if op.is_param:
         found["label"] = str(op.attrs.get("label") or "")
     return found
 
 
-def _kind(op: Operation) -> str:
+def _colour_of(op: Operation) -> str:
     """Return the name of an operation's colour, by the main distinctions for readers of a graph."""
     definition = definition_of(op.type)
     role, effects = definition.role, definition.effects
@@ -101,7 +101,7 @@ def _kind(op: Operation) -> str:
     return "state" if effects & (Effect.READS | Effect.WRITES) else "compute"
 
 
-def _attribute(value: Any) -> str:
+def _shorten_attribute(value: Any) -> str:
     """Return an attribute's text, shortened; objects by their type, so equal graphs make equal pages."""
     if isinstance(value, Tensor):
         return value.name

@@ -20,7 +20,7 @@ def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
     if len(keys) == 1 and _is_mask(keys[0]):
         return apply("BooleanMask", tensor, keys[0])  # type: ignore[no-any-return]
     if len(keys) == 1 and _is_rows(keys[0]):
-        return _rows(tensor, keys[0])
+        return _take_rows(tensor, keys[0])
     spec: list[Any] = []
     dynamic: list[Any] = []
     for part in keys:
@@ -46,7 +46,7 @@ def _is_rows(key: Any) -> bool:
     return symbol.dtype.is_integer and bool(symbol.rank)
 
 
-def _rows(tensor: Tensor, key: Any) -> Tensor:
+def _take_rows(tensor: Tensor, key: Any) -> Tensor:
     """Take rows by their numbers, from the end where negative, as NumPy does."""
     if isinstance(key, list) and not as_symbolic(key):
         key = np.asarray(key)
@@ -75,7 +75,7 @@ DYNAMIC = Dynamic()
 def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
     """Return an index or a slice with static bounds as ints; symbolic bounds are appended to `dynamic`."""
 
-    def bound(value: Any) -> Any:
+    def convert_bound(value: Any) -> Any:
         # In Python a bool is an int, but True is no index here.
         if value is None or isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             return value if value is None else int(value)
@@ -95,5 +95,5 @@ def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
     if part is Ellipsis or part is None:
         return part
     if isinstance(part, slice):
-        return slice(bound(part.start), bound(part.stop), bound(part.step))
-    return bound(part)
+        return slice(convert_bound(part.start), convert_bound(part.stop), convert_bound(part.step))
+    return convert_bound(part)

@@ -59,9 +59,9 @@ def note_carried(program: Program) -> Program:
 def find_carried(cond: Region, body: Region) -> list[CarriedDependence]:
     """Return a path for each loop variable depending on itself, then for each other variable read by the predicate."""
     loop = _Loop(cond, body)
-    chains = [chain for i in range(len(loop.results)) if (chain := loop.cycle(i)) is not None]
+    chains = [chain for i in range(len(loop.results)) if (chain := loop.shortest_cycle(i)) is not None]
     found = {chain.variable for chain in chains}
-    return chains + [chain for chain in loop.awaited() if chain.variable not in found]
+    return chains + [chain for chain in loop.awaited_variables() if chain.variable not in found]
 
 
 class _Loop:
@@ -71,10 +71,10 @@ class _Loop:
         self.params = body.params
         self.results = body.results
         self.place = {tensor: i for i, tensor in enumerate(body.params)}
-        self.free = {i for i in range(len(self.results)) if self._counts(i)}
-        self.reached = [self._reach(self._roots(i)) for i in range(len(self.results))]
+        self.free = {i for i in range(len(self.results)) if self._is_counter(i)}
+        self.reached = [self._reach_variables(self._new_value_roots(i)) for i in range(len(self.results))]
 
-    def cycle(self, start: int) -> CarriedDependence | None:
+    def shortest_cycle(self, start: int) -> CarriedDependence | None:
         """Return the shortest path from a variable's old value to its new value, perhaps through other variables."""
         paths: dict[int, tuple[str, ...]] = {start: ()}
         work = [start]
@@ -87,31 +87,31 @@ class _Loop:
                     work.append(j)
         return None
 
-    def awaited(self) -> Iterator[CarriedDependence]:
+    def awaited_variables(self) -> Iterator[CarriedDependence]:
         """Yield the variables reached from the predicate, except counters and unchanging variables."""
-        for i, path in _reach(self.cond.results, self.cond).items():
+        for i, path in _find_reached_params(self.cond.results, self.cond).items():
             if i not in self.free:
                 yield CarriedDependence(i, path, carried=False)
 
-    def _reach(self, roots: Sequence[Tensor]) -> dict[int, tuple[str, ...]]:
-        return _reach(roots, self.body)
+    def _reach_variables(self, roots: Sequence[Tensor]) -> dict[int, tuple[str, ...]]:
+        return _find_reached_params(roots, self.body)
 
-    def _roots(self, i: int) -> list[Tensor]:
+    def _new_value_roots(self, i: int) -> list[Tensor]:
         """Return the tensors through which the new value of a variable may depend on old ones."""
         if i in self.free:
             return []
-        return self._written(i) or [self.results[i]]
+        return self._elements_written(i) or [self.results[i]]
 
-    def _stays(self, i: int) -> bool:
+    def _is_unchanged(self, i: int) -> bool:
         change = change_of(self.body, i, casts=True)
         return change is not None and change.amount is None
 
-    def _counts(self, i: int) -> bool:
+    def _is_counter(self, i: int) -> bool:
         """True if the new value is the old value, plus or minus an amount equal in all iterations."""
         change = change_of(self.body, i, casts=True)
         return change is not None and (change.amount is None or self._is_constant(change.amount))
 
-    def _written(self, i: int) -> list[Tensor]:
+    def _elements_written(self, i: int) -> list[Tensor]:
         """Return the indices and values written to a TensorArray; none if iterations may write the same elements."""
         roots: list[Tensor] = []
         tensor = bare(self.results[i], casts=True)
@@ -129,7 +129,7 @@ class _Loop:
         """True if a value differs in all iterations: a counter, plus or times an unchanging amount."""
         tensor = bare(index, casts=True)
         if tensor in self.place:
-            return self.place[tensor] in self.free and not self._stays(self.place[tensor])
+            return self.place[tensor] in self.free and not self._is_unchanged(self.place[tensor])
         if tensor.op.type not in ("Add", "Sub", "Mul"):
             return False
         # Exactly one operand may vary: the sum of two varying ones may repeat, as may a product with 0.
@@ -139,38 +139,38 @@ class _Loop:
         return len(moving) == 1 and self._is_distinct(moving[0]) and scaled
 
     def _is_constant(self, tensor: Tensor) -> bool:
-        return not self._reach([tensor])
+        return not self._reach_variables([tensor])
 
 
-def _reach(roots: Sequence[Tensor], region: Region) -> dict[int, tuple[str, ...]]:
+def _find_reached_params(roots: Sequence[Tensor], region: Region) -> dict[int, tuple[str, ...]]:
     """Return the parameters of a region reached from tensors, each with the names of the operations on the path."""
     found: dict[int, tuple[str, ...]] = {}
     towards: dict[Tensor, Tensor | None] = dict.fromkeys(roots)  # the next tensor on the path to a root
     work = list(towards)
     for tensor in work:  # grows while it is read
         if tensor.region is region and tensor.op.is_param:
-            found.setdefault(region.place_of(tensor), tuple(_names(towards[tensor], towards)))
+            found.setdefault(region.place_of(tensor), tuple(_names_on_path(towards[tensor], towards)))
             continue
-        for source in _sources(tensor):
+        for source in _value_sources(tensor):
             if source not in towards and region.encloses(source.region):
                 towards[source] = tensor
                 work.append(source)
     return found
 
 
-def _names(tensor: Tensor | None, towards: dict[Tensor, Tensor | None]) -> Iterator[str]:
+def _names_on_path(tensor: Tensor | None, towards: dict[Tensor, Tensor | None]) -> Iterator[str]:
     while tensor is not None:
         yield tensor.op.name
         tensor = towards[tensor]
 
 
-def _sources(tensor: Tensor) -> Iterator[Tensor]:
+def _value_sources(tensor: Tensor) -> Iterator[Tensor]:
     """Yield the tensors whose values a tensor depends on, inside of structured operations too."""
     op = tensor.op
     if op.is_param:
-        yield from _param(tensor)
+        yield from _param_sources(tensor)
     elif op.regions:
-        yield from _result(op, tensor.index)
+        yield from _result_sources(op, tensor.index)
     else:
         yield from op.inputs
     for control in op.control_inputs:
@@ -178,14 +178,14 @@ def _sources(tensor: Tensor) -> Iterator[Tensor]:
         yield from control.outputs or control.inputs
 
 
-def _param(tensor: Tensor) -> Iterator[Tensor]:
+def _param_sources(tensor: Tensor) -> Iterator[Tensor]:
     owner = tensor.region.owner
     if owner is not None and owner.is_while:
         i = tensor.region.place_of(tensor)
         yield from (owner.inputs[i], owner.regions[1].results[i])
 
 
-def _result(op: Operation, index: int) -> Iterator[Tensor]:
+def _result_sources(op: Operation, index: int) -> Iterator[Tensor]:
     """Yield the sources of an output of a Cond or While: results of its regions, saved values, inputs."""
     if index >= num_results(op):
         value = saved_outputs(op)[index - num_results(op)].value

@@ -115,17 +115,17 @@ class Loop:
         work = [tensor]
         while work:  # operands before results; a stack, since chains may be longer than Python's recursion limit
             top = work[-1]
-            inner = self._integers(top)
+            inner = self._integer_operands(top)
             missing = [t for t in inner if t not in found]
             if missing:
                 work += missing
             else:
                 slopes = [found[t] for t in inner]
                 known = inner and None not in slopes
-                found[work.pop()] = _slope(top.op, slopes) if known else self._own_slope(top)  # type: ignore[arg-type]
+                found[work.pop()] = _slope_of_result(top.op, slopes) if known else self._own_slope(top)  # type: ignore[arg-type]
         return found[tensor]
 
-    def _integers(self, tensor: Tensor) -> list[Tensor]:
+    def _integer_operands(self, tensor: Tensor) -> list[Tensor]:
         """Return the operands of a scalar of the loop if all are integers; none for leaves and other scalars."""
         op = tensor.op
         if self.is_outside(tensor) or op.is_constant or op.is_param:
@@ -167,7 +167,11 @@ class Loop:
             if missing:
                 work += missing
             else:
-                value = _evaluate(top.op, [found[t] for t in operands]) if operands else self._first(top, count)
+                value = (
+                    _evaluate_kernel(top.op, [found[t] for t in operands])
+                    if operands
+                    else self._first_values(top, count)
+                )
                 found[work.pop()] = None if value is None else np.broadcast_to(value, (count,))
         return found[tensor]
 
@@ -176,7 +180,7 @@ class Loop:
             self._starts[tensor] = known_start(tensor)
         return self._starts[tensor]
 
-    def _first(self, tensor: Tensor, count: int) -> Array | None:
+    def _first_values(self, tensor: Tensor, count: int) -> Array | None:
         """Return the values of a counter or constant; None if the start is unknown or the counter overflows."""
         if tensor.op.is_constant:
             return tensor.op.attrs["value"] if tensor.rank == 0 else None
@@ -189,7 +193,7 @@ class Loop:
         return start + step * np.arange(count, dtype=tensor.dtype.numpy) if info.min <= last <= info.max else None
 
 
-def _slope(op: Operation, slopes: list[int]) -> int | None:
+def _slope_of_result(op: Operation, slopes: list[int]) -> int | None:
     """Return the slope of an operation's result from the slopes of its integer operands; None if unknown."""
     if op.type in ("Identity", "Cast"):
         return slopes[0]
@@ -220,7 +224,7 @@ def _is_elementwise(tensor: Tensor) -> bool:
     return scalars and pure and op.definition.batch is not None and len(op.outputs) == 1
 
 
-def _evaluate(op: Operation, values: list[Array | None]) -> Array | None:
+def _evaluate_kernel(op: Operation, values: list[Array | None]) -> Array | None:
     """Return the kernel's result for arrays; None if an operand is unknown or the kernel raises."""
     attrs = {key: op.attrs[key] for key in op.definition.attrs}
     if any(value is None for value in values) or op.definition.kernel is None:

@@ -51,12 +51,12 @@ def misuse(
     if trace is None or trace.tb_next is None:
         return None  # the call itself failed: Python's text names the wrong argument
     # Frame 2 called the public function: if it is the package's own, an outer public function will explain.
-    if _root(sys._getframe(2)) == _PACKAGE or not _is_from_here(trace.tb_next):
+    if _package_of(sys._getframe(2)) == _PACKAGE or not _is_from_here(trace.tb_next):
         return None
     return GraphError(
         f"{name} cannot use what it was given: {type(error).__name__}: {error}",
         wanted=f"arguments as in {usage_of(function)}",
-        got=", ".join(_given(function, args, kwargs)) or "no arguments",
+        got=", ".join(_describe_arguments(function, args, kwargs)) or "no arguments",
         hint=f"help({name}) describes each argument",
     )
 
@@ -64,33 +64,33 @@ def misuse(
 def usage_of(function: Callable[..., Any]) -> str:
     """Return the usage of a function as text, from its signature."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
-    taken = str(inspect.Signature(list(map(_brief, parameters)))).replace("Ellipsis", "...")
+    taken = str(inspect.Signature(list(map(_abbreviate_parameter, parameters)))).replace("Ellipsis", "...")
     return function.__qualname__.removesuffix(".__init__") + taken
 
 
-def _brief(parameter: inspect.Parameter) -> inspect.Parameter:
+def _abbreviate_parameter(parameter: inspect.Parameter) -> inspect.Parameter:
     """Return a parameter without its annotation, its default abbreviated if long."""
     is_long = parameter.default is not parameter.empty and len(repr(parameter.default)) > 20
     return parameter.replace(annotation=parameter.empty, default=... if is_long else parameter.default)
 
 
-def _given(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+def _describe_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """Return the arguments of a call as text, by the names of their parameters."""
     try:
         given = inspect.signature(function).bind_partial(*args, **kwargs).arguments
     except TypeError:
         given = {f"argument {i}": value for i, value in enumerate(args)} | dict(kwargs)
-    return [f"{name}={_shown(value)}" for name, value in given.items() if name not in ("self", "cls")]
+    return [f"{name}={_shorten_value(value)}" for name, value in given.items() if name not in ("self", "cls")]
 
 
-def _shown(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array of {value.dtype} {value.shape}"
     text = " ".join(repr(value).split())
     return shortened(text) if len(text) <= _MOST else f"{text[:_MOST]}..."
 
 
-def _root(frame: FrameType) -> str:
+def _package_of(frame: FrameType) -> str:
     """Return the name of the package whose code a frame runs."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
@@ -98,7 +98,7 @@ def _root(frame: FrameType) -> str:
 def _is_from_here(trace: TracebackType | None) -> bool:
     """Return True if no frame of the traceback runs user code, such as a callback."""
     while trace is not None:
-        root = _root(trace.tb_frame)
+        root = _package_of(trace.tb_frame)
         if root not in (_PACKAGE, "numpy") and root not in sys.stdlib_module_names:
             return False
         trace = trace.tb_next

@@ -39,29 +39,29 @@ def apply_ufunc(tensor: Operators, ufunc: np.ufunc, method: str, inputs: Sequenc
     """
     name = ufunc.__name__
     if method == "reduce" and name in _REDUCTIONS:
-        _refuse(tensor, f"{name}.reduce", f"reduce_{_REDUCTIONS[name]}")
+        _refuse_array_function(tensor, f"{name}.reduce", f"reduce_{_REDUCTIONS[name]}")
     if tensor.dtype is dtypes.bool_:
         name = _LOGICAL.get(name, name)
     function = _OTHERS.get(name) or function_here(name_here(name) or "")
     if function is None or method != "__call__":
-        _refuse(tensor, name if method == "__call__" else f"{name}.{method}", None)
+        _refuse_array_function(tensor, name if method == "__call__" else f"{name}.{method}", None)
     if options:
         given = ", ".join(f"{option}=" for option in options)
-        _refuse(tensor, f"{name} with {given}", name_here(name))
-    return function(*map(_scalar, inputs) if name in _COMPARISONS else inputs)
+        _refuse_array_function(tensor, f"{name} with {given}", name_here(name))
+    return function(*map(_unwrap_scalar, inputs) if name in _COMPARISONS else inputs)
 
 
-def _scalar(value: Any) -> Any:
+def _unwrap_scalar(value: Any) -> Any:
     """Return the scalar in a 0-d array: NumPy wraps compared scalars in such arrays, which would lose weak typing."""
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def refuse_function(tensor: Operators, function: Callable[..., Any]) -> NoReturn:
     """Refuse a NumPy function of arrays, naming tagloom's function if there is any."""
-    _refuse(tensor, function.__name__, name_here(function.__name__))
+    _refuse_array_function(tensor, function.__name__, name_here(function.__name__))
 
 
-def _refuse(tensor: Operators, what: str, known: str | None) -> NoReturn:
+def _refuse_array_function(tensor: Operators, what: str, known: str | None) -> NoReturn:
     call = known if known is None or "(" in known else f"{known}(t)"
     raise GraphError(
         f"numpy.{what} wants arrays, and a symbolic tensor is none",

@@ -135,7 +135,7 @@ class Operation:
         for tensor in self.inputs:
             tensor._consumers[self] = None
         region.operations.append(self)
-        region.graph._register(self)
+        region.graph._register_name(self)
 
     @property
     def graph(self) -> Graph:

@@ -52,23 +52,23 @@ class Node(NamedTuple):
 def skeleton(graph: Graph) -> tuple[list[Block], list[Node]]:
     """Return descriptions of the regions and operations of a graph, without attributes."""
     operations = graph.get_operations()
-    regions = _regions(graph, operations)
+    regions = _list_regions(graph, operations)
     of_op = {op: i for i, op in enumerate(operations)}
     of_region = {region: i for i, region in enumerate(regions)}
 
-    def numbers(found: Iterable[Operation]) -> list[int]:
+    def numbers_of(found: Iterable[Operation]) -> list[int]:
         return [of_op[op] for op in found]
 
-    def places(tensors: Iterable[Tensor]) -> list[Place]:
+    def places_of(tensors: Iterable[Tensor]) -> list[Place]:
         return [(of_op[t.op], t.index) for t in tensors]
 
     blocks = [
         Block(
             -1 if r.parent is None else of_region[r.parent],
             r.role,
-            numbers(r.operations),
-            places(r.params),
-            places(r.results),
+            numbers_of(r.operations),
+            places_of(r.params),
+            places_of(r.results),
         )
         for r in regions
     ]
@@ -77,9 +77,9 @@ def skeleton(graph: Graph) -> tuple[list[Block], list[Node]]:
             op.type,
             op.name,
             of_region[op.region],
-            [(t.dtype, t.shape, numbers(t._consumers)) for t in op.outputs],
-            places(op.inputs),
-            numbers(op.control_inputs),
+            [(t.dtype, t.shape, numbers_of(t._consumers)) for t in op.outputs],
+            places_of(op.inputs),
+            numbers_of(op.control_inputs),
             [of_region[inner] for inner in op.regions],
             op.device,
             op.source,
@@ -100,16 +100,16 @@ def rebuild(graph: Graph, blocks: Sequence[Block], nodes: Sequence[Node]) -> Non
     ]
     # Only now are inputs connected: back edges and saved values refer to operations further down the list.
     for op, node in zip(operations, nodes, strict=True):
-        _connect(op, node, operations, regions)
+        _connect_operation(op, node, operations, regions)
     for region, block in zip(regions, blocks, strict=True):
         region.operations = [operations[i] for i in block.operations]
-        region.params, region.results = _tensors(block.params, operations), _tensors(block.results, operations)
+        region.params, region.results = _tensors_at(block.params, operations), _tensors_at(block.results, operations)
         region._places = {param: i for i, param in enumerate(region.params)}
 
 
-def _connect(op: Operation, node: Node, operations: Sequence[Operation], regions: Sequence[Region]) -> None:
+def _connect_operation(op: Operation, node: Node, operations: Sequence[Operation], regions: Sequence[Region]) -> None:
     """Connect an operation without inputs to its sources, regions and consumers, as its node describes."""
-    op.inputs = _tensors(node.inputs, operations)
+    op.inputs = _tensors_at(node.inputs, operations)
     op.control_inputs = [operations[i] for i in node.controls]
     op.regions = tuple(regions[i] for i in node.regions)
     op.device, op.source, op.origin = node.device, node.source, node.origin
@@ -119,8 +119,8 @@ def _connect(op: Operation, node: Node, operations: Sequence[Operation], regions
         tensor._consumers = {operations[i]: None for i in users}
 
 
-def _tensors(places: Iterable[Place], operations: Sequence[Operation]) -> list[Tensor]:
-    return [operations[i].outputs[k] for i, k in places]
+def _tensors_at(places_of: Iterable[Place], operations: Sequence[Operation]) -> list[Tensor]:
+    return [operations[i].outputs[k] for i, k in places_of]
 
 
 # Not pickled: the receiving process makes these anew, since no thread builds an unpickled graph.
@@ -134,7 +134,7 @@ def details(graph: Graph) -> dict[str, Any]:
         "graph": {key: value for key, value in vars(graph).items() if key not in _OF_PROCESS},
         "attrs": [op.attrs for op in operations],
         "derived": [(t, t._derived) for op in operations for t in op.outputs if t._derived],
-        "regions": [(r.resolver, r.reads, r.written) for r in _regions(graph, operations)],
+        "regions": [(r.resolver, r.reads, r.written) for r in _list_regions(graph, operations)],
     }
 
 
@@ -148,7 +148,7 @@ def restore(graph: Graph, found: dict[str, Any]) -> None:
         op.attrs = attrs
     for tensor, derived in found["derived"]:
         tensor._derived = derived
-    for region, noted in zip(_regions(graph, operations), found["regions"], strict=True):
+    for region, noted in zip(_list_regions(graph, operations), found["regions"], strict=True):
         region.resolver, region.reads, region.written = noted
 
 
@@ -157,6 +157,6 @@ def inner_region(op: Operation, index: int) -> Region:
     return op.regions[index]
 
 
-def _regions(graph: Graph, operations: Iterable[Operation]) -> list[Region]:
+def _list_regions(graph: Graph, operations: Iterable[Operation]) -> list[Region]:
     """Return the regions of a graph, each after the region around it."""
     return [graph.root, *(region for op in operations for region in op.regions)]

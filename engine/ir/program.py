@@ -88,27 +88,27 @@ class _Needs:
         while self._work:
             item = self._work.pop()
             if isinstance(item, Operation):
-                self._operation(item)
+                self._need_operation(item)
             elif item not in self.tensors:
                 self.tensors.add(item)
                 # The value of a fed tensor is needed, not the operation that computes it.
                 if item not in self.fed:
-                    self._tensor(item)
+                    self._need_tensor(item)
 
     def runs(self, tensor: Tensor) -> bool:
         """True if the branch or loop body around a tensor is needed; in the root, if the tensor is."""
         owner = tensor.region.owner
         return tensor in self.tensors if owner is None else owner in self.operations
 
-    def _operation(self, op: Operation) -> None:
+    def _need_operation(self, op: Operation) -> None:
         if op not in self.operations:
-            self._enter(op)
+            self._need_inputs(op)
         if op.is_param:  # a control input of another operation: the loop variable has to exist
             self._work.extend(op.outputs)
         if is_structured(op):
             self._work.extend(op.outputs[: num_results(op)])
 
-    def _enter(self, op: Operation) -> None:
+    def _need_inputs(self, op: Operation) -> None:
         """Add an operation without its results: a While needs its predicate, and inputs only by variable."""
         if op in self.operations:
             return
@@ -116,20 +116,20 @@ class _Needs:
         self._work.extend(op.control_inputs)
         self._work.extend(op.regions[0].results if op.is_while else op.inputs)
 
-    def _tensor(self, tensor: Tensor) -> None:
+    def _need_tensor(self, tensor: Tensor) -> None:
         op = tensor.op
-        self._enter(op)
+        self._need_inputs(op)
         if op.is_param:
-            self._param(tensor)
+            self._need_variable(tensor)
         elif is_structured(op):
-            self._result(op, tensor.index)
+            self._need_result(op, tensor.index)
 
-    def _param(self, tensor: Tensor) -> None:
+    def _need_variable(self, tensor: Tensor) -> None:
         owner = tensor.region.owner
         if owner is not None and owner.is_while:
             self._work.append(owner.outputs[tensor.region.place_of(tensor)])
 
-    def _result(self, op: Operation, index: int) -> None:
+    def _need_result(self, op: Operation, index: int) -> None:
         """Add the sources of a result of a Cond or While: an ordinary result needs all branches, or the variable."""
         first = num_results(op)
         if index < first:
@@ -174,7 +174,7 @@ class _Copier:
         self.needs.add([*self.program.fetches, *self.program.targets])
         self.watched = [t for t in self.program.watched if self.needs.runs(t)]
         self.needs.add(self.watched)
-        self.region(self.program.graph.root, self.graph.root)
+        self.copy_region(self.program.graph.root, self.graph.root)
         for op, index, tensor in self.patches:
             op.update_input(index, self.env[tensor])
         return Program(
@@ -184,26 +184,26 @@ class _Copier:
             [copy for op in self.program.targets if (copy := self.ops.get(op)) is not None] + self.watches,
         )
 
-    def region(self, source: Region, target: Region) -> None:
+    def copy_region(self, source: Region, target: Region) -> None:
         wanted = [op for op in source.operations if op in self.needs.operations and not op.is_param]
         for op in topological_order(wanted, self.captured):
-            self.operation(op, target)
-        self.watches += [self.watch(t, target) for t in self.watched if t.region is source]
+            self.copy_operation(op, target)
+        self.watches += [self.append_watch(t, target) for t in self.watched if t.region is source]
 
-    def watch(self, tensor: Tensor, target: Region) -> Operation:
+    def append_watch(self, tensor: Tensor, target: Region) -> Operation:
         name = self.graph.unique_name(f"{tensor.op.name}/Watch")
         attrs = {"key": tensor.name}
         return Operation(target, "Watch", name, [self.env[tensor]], (), attrs=attrs, source=tensor.op.source)
 
-    def operation(self, op: Operation, target: Region) -> None:
+    def copy_operation(self, op: Operation, target: Region) -> None:
         if op.is_while:
-            self.loop(op, target)
+            self.copy_loop(op, target)
         elif op.is_cond:
-            self.branches(op, target)
+            self.copy_cond(op, target)
         else:
-            self.plain(op, target)
+            self.copy_plain(op, target)
 
-    def plain(self, op: Operation, target: Region) -> None:
+    def copy_plain(self, op: Operation, target: Region) -> None:
         if op.outputs and all(t in self.needs.fed for t in op.outputs):
             self.ops[op] = None
             return
@@ -257,19 +257,19 @@ class _Copier:
             # A fed tensor is bound already, to its Feed.
             self.env.setdefault(old, new)
 
-    def branches(self, op: Operation, target: Region) -> None:
+    def copy_cond(self, op: Operation, target: Region) -> None:
         first = num_results(op)
         kept = [i for i in range(first) if op.outputs[i] in self.needs.tensors]
         regions = []
         for region in op.regions:
             copy = Region(self.graph, target, region.role)
-            self.region(region, copy)
+            self.copy_region(region, copy)
             copy.results = [self.env[region.results[i]] for i in kept]
             regions.append(copy)
         saved = [i for i in range(first, len(op.outputs)) if op.outputs[i] in self.needs.tensors]
-        self.structured(op, target, [self.env[op.inputs[0]]], kept, saved, regions)
+        self.append_structured(op, target, [self.env[op.inputs[0]]], kept, saved, regions)
 
-    def loop(self, op: Operation, target: Region) -> None:
+    def copy_loop(self, op: Operation, target: Region) -> None:
         first = num_results(op)
         kept = [i for i in range(first) if op.outputs[i] in self.needs.tensors]
         regions = []
@@ -281,14 +281,14 @@ class _Copier:
                 self.ops[param.op] = copied.op
                 # Notes of passes about a variable, such as `carried`, stay with it.
                 copied.op.attrs.update(param.op.attrs)
-            self.region(region, copy)
+            self.copy_region(region, copy)
             wanted = region.results if region is op.regions[0] else [region.results[i] for i in kept]
             copy.results = [self.env[t] for t in wanted]
             regions.append(copy)
         saved = [i for i in range(first, len(op.outputs)) if op.outputs[i] in self.needs.tensors]
-        self.structured(op, target, [self.env[op.inputs[i]] for i in kept], kept, saved, regions)
+        self.append_structured(op, target, [self.env[op.inputs[i]] for i in kept], kept, saved, regions)
 
-    def structured(
+    def append_structured(
         self,
         op: Operation,
         target: Region,
@@ -298,12 +298,12 @@ class _Copier:
         regions: list[Region],
     ) -> None:
         outputs = [op.outputs[i] for i in kept + saved]
-        moved = [self._extra(saved_outputs(op)[i - num_results(op)]) for i in saved]
+        moved = [self._copy_saved_output(saved_outputs(op)[i - num_results(op)]) for i in saved]
         copy = self.append(op, target, inputs, [(t.dtype, t.shape) for t in outputs], regions, saved_outputs=moved)
         self.ops[op] = copy
         self.bind(outputs, copy.outputs)
 
-    def _extra(self, extra: SavedOutput) -> SavedOutput:
+    def _copy_saved_output(self, extra: SavedOutput) -> SavedOutput:
         value = None if extra.value is None else self.env[extra.value]
         index = None if extra.index is None else self.env[extra.index]
         return SavedOutput(extra.kind, value, index, extra.branch)

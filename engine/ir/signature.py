@@ -76,11 +76,11 @@ class Signature:
                     hint=f"tagloom does not promote; use cast(..., '{want}')",
                 )
             if want is None and parameter.type != "any":
-                self._allow(parameter, dtype, operation)
+                self._refuse_outside_domain(parameter, dtype, operation)
                 bound[parameter.type] = dtype
         return bound
 
-    def _allow(self, parameter: Parameter, dtype: DType, operation: str) -> None:
+    def _refuse_outside_domain(self, parameter: Parameter, dtype: DType, operation: str) -> None:
         """Refuse a dtype outside the domain of a type variable."""
         allowed = self.where.get(parameter.type, dtypes.VALUES)
         if dtype not in allowed:
@@ -125,10 +125,10 @@ _PARAMETER = re.compile(r"^(\w+)\s*:\s*(host\s+)?(?:(\w*)(\*))?(@?\w+(?:\.real)?
 def parse_signature(text: str, where: Mapping[str, tuple[DType, ...]] | None = None) -> Signature:
     """Parse ``x: T, y: T -> z: T``."""
     left, _, right = text.partition("->")
-    return Signature(_parameters(left), _parameters(right), where or {})
+    return Signature(_parse_parameters(left), _parse_parameters(right), where or {})
 
 
-def _parameters(text: str) -> tuple[Parameter, ...]:
+def _parse_parameters(text: str) -> tuple[Parameter, ...]:
     """Return the parameters on a side of a signature's text; ValueError for malformed text."""
     found = []
     for part in filter(None, (p.strip() for p in text.split(","))):

@@ -162,20 +162,20 @@ def _insert_result(op: Operation, dtype: DType, shape: Shape) -> Tensor:
 
 def save_maybe(op: Operation, branch: int, value: Tensor) -> Tensor:
     """Return the saved result of a Cond for `value` of a branch, made if there is none yet."""
-    return _saved(op, SavedOutput("maybe", value, None, branch))
+    return _saved_output(op, SavedOutput("maybe", value, None, branch))
 
 
 def save_series(op: Operation, value: Tensor, index: Tensor | None = None) -> Tensor:
     """Return the saved result of a While for `value` of every iteration, made if there is none yet."""
-    return _saved(op, SavedOutput("series", value, index))
+    return _saved_output(op, SavedOutput("series", value, index))
 
 
 def trip_count(op: Operation) -> Tensor:
     """Return the saved result of a While for the number of its iterations, an int64 scalar."""
-    return _saved(op, SavedOutput("trip"))
+    return _saved_output(op, SavedOutput("trip"))
 
 
-def _saved(op: Operation, wanted: SavedOutput) -> Tensor:
+def _saved_output(op: Operation, wanted: SavedOutput) -> Tensor:
     """Return the output of a saved value, appended unless an equal value is saved already."""
     first = num_results(op)
     for i, extra in enumerate(saved_outputs(op)):

@@ -37,17 +37,17 @@ def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
     if not moved:
         return
     # Only operations in or around the innermost common region can refer to these tensors.
-    _replace(list(_that_may_see(_around(moved))), moved)
+    _replace_tensors(list(_that_may_see(_innermost_common_region(moved))), moved)
     program.fetches = [moved.get(t, t) for t in program.fetches]
 
 
 def substitute_in(region: Region, moved: dict[Tensor, Tensor]) -> None:
     """Replace the tensors among the keys of `moved` in a region and in all regions inside."""
-    _replace(list(region.walk()), moved)
+    _replace_tensors(list(region.walk()), moved)
     region.results = [moved.get(t, t) for t in region.results]
 
 
-def _replace(operations: Iterable[Operation], moved: dict[Tensor, Tensor]) -> None:
+def _replace_tensors(operations: Iterable[Operation], moved: dict[Tensor, Tensor]) -> None:
     """Replace tensors in the inputs, region results and saved values of operations."""
     for op in operations:
         op.replace_inputs(moved)
@@ -67,7 +67,7 @@ def _that_may_see(region: Region) -> Iterator[Operation]:
     yield from region.walk()
 
 
-def _around(tensors: Iterable[Tensor]) -> Region:
+def _innermost_common_region(tensors: Iterable[Tensor]) -> Region:
     """Return the innermost region around several tensors."""
     first, *others = {t.region for t in tensors}
     return next(region for region in first.ancestors() if all(region.encloses(other) for other in others))

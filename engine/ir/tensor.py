@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from .region import Region
 
 
-def _call(function: str, *arguments: Any) -> Tensor:
+def _call_public(function: str, *arguments: Any) -> Tensor:
     return load(function)(*arguments)  # type: ignore[no-any-return]
 
 
-def _apply(type: str, *inputs: Any, **attrs: Any) -> Tensor:
+def _apply_operation(type: str, *inputs: Any, **attrs: Any) -> Tensor:
     from .apply import apply
 
     return apply(type, *inputs, **attrs)  # type: ignore[no-any-return]
@@ -60,16 +60,20 @@ class Operators(ArrayMethods):
             raise AttributeError(missing_attribute(type(self).__name__, name), name=name)
 
     def __bool__(self) -> NoReturn:
-        self._refuse("has no truth value while the graph is built", _NO_TRUTH)
+        self._refuse_conversion("has no truth value while the graph is built", _NO_TRUTH)
 
     def __iter__(self) -> NoReturn:
-        self._refuse("cannot be iterated over while the graph is built", "use unstack(t), map_fn or while_loop")
+        self._refuse_conversion(
+            "cannot be iterated over while the graph is built", "use unstack(t), map_fn or while_loop"
+        )
 
     def __len__(self) -> NoReturn:
-        self._refuse("has no length while the graph is built", "use shape(t)[0], or t.shape[0] when it is known")
+        self._refuse_conversion(
+            "has no length while the graph is built", "use shape(t)[0], or t.shape[0] when it is known"
+        )
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("is not an array", "fetch it: await session.run(t); or use tagloom operations on it")
+        self._refuse_conversion("is not an array", "fetch it: await session.run(t); or use tagloom operations on it")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         from .numpy_protocol import apply_ufunc
@@ -82,7 +86,7 @@ class Operators(ArrayMethods):
         refuse_function(self, function)
 
     def __float__(self) -> NoReturn:
-        self._refuse("has no value while the graph is built", "fetch it: await session.run(t)")
+        self._refuse_conversion("has no value while the graph is built", "fetch it: await session.run(t)")
 
     def __int__(self) -> NoReturn:
         self.__float__()
@@ -95,47 +99,47 @@ class Operators(ArrayMethods):
 
     def __format__(self, spec: str) -> str:
         if spec:
-            self._refuse("has no value to format while the graph is built", "fetch it: await session.run(t)")
+            self._refuse_conversion("has no value to format while the graph is built", "fetch it: await session.run(t)")
         return str(self)
 
-    def _refuse(self, what: str, hint: str) -> NoReturn:
+    def _refuse_conversion(self, what: str, hint: str) -> NoReturn:
         raise GraphError(f"a symbolic tensor {what}", got=repr(self), operation=self.op, hint=hint)
 
     def __add__(self, other: Any) -> Tensor:
-        return _apply("Add", self, other)
+        return _apply_operation("Add", self, other)
 
     def __radd__(self, other: Any) -> Tensor:
-        return _apply("Add", other, self)
+        return _apply_operation("Add", other, self)
 
     def __sub__(self, other: Any) -> Tensor:
-        return _apply("Sub", self, other)
+        return _apply_operation("Sub", self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
-        return _apply("Sub", other, self)
+        return _apply_operation("Sub", other, self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return _apply("Mul", self, other)
+        return _apply_operation("Mul", self, other)
 
     def __rmul__(self, other: Any) -> Tensor:
-        return _apply("Mul", other, self)
+        return _apply_operation("Mul", other, self)
 
     def __truediv__(self, other: Any) -> Tensor:
-        return _apply("RealDiv", self, other)
+        return _apply_operation("RealDiv", self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return _apply("RealDiv", other, self)
+        return _apply_operation("RealDiv", other, self)
 
     def __floordiv__(self, other: Any) -> Tensor:
-        return _apply("FloorDiv", self, other)
+        return _apply_operation("FloorDiv", self, other)
 
     def __rfloordiv__(self, other: Any) -> Tensor:
-        return _apply("FloorDiv", other, self)
+        return _apply_operation("FloorDiv", other, self)
 
     def __mod__(self, other: Any) -> Tensor:
-        return _apply("FloorMod", self, other)
+        return _apply_operation("FloorMod", self, other)
 
     def __rmod__(self, other: Any) -> Tensor:
-        return _apply("FloorMod", other, self)
+        return _apply_operation("FloorMod", other, self)
 
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
         return self // other, self % other
@@ -144,10 +148,10 @@ class Operators(ArrayMethods):
         return other // self, other % self
 
     def __pow__(self, other: Any) -> Tensor:
-        return _apply("Pow", self, other)
+        return _apply_operation("Pow", self, other)
 
     def __rpow__(self, other: Any) -> Tensor:
-        return _apply("Pow", other, self)
+        return _apply_operation("Pow", other, self)
 
     def __matmul__(self, other: Any) -> Tensor:
         from .products import product
@@ -160,7 +164,7 @@ class Operators(ArrayMethods):
         return product(other, self)
 
     def __neg__(self) -> Tensor:
-        return _apply("Neg", self)
+        return _apply_operation("Neg", self)
 
     def __pos__(self) -> Tensor:
         from .apply import convert_to_tensor
@@ -168,64 +172,64 @@ class Operators(ArrayMethods):
         return convert_to_tensor(self)
 
     def __abs__(self) -> Tensor:
-        return _apply("Abs", self)
+        return _apply_operation("Abs", self)
 
     def __eq__(self, other: Any) -> Any:
         """Compare values elementwise; None equals no tensor, and ``is`` compares identities."""
-        return NotImplemented if other is None else _apply("Equal", self, other)
+        return NotImplemented if other is None else _apply_operation("Equal", self, other)
 
     def __ne__(self, other: Any) -> Any:
-        return NotImplemented if other is None else _apply("NotEqual", self, other)
+        return NotImplemented if other is None else _apply_operation("NotEqual", self, other)
 
     def __round__(self, ndigits: None = None) -> Tensor:
         if ndigits is not None:
-            self._refuse("is rounded to whole numbers only", "scale it: round(t * 100.0) / 100.0")
-        return _call("round", self)
+            self._refuse_conversion("is rounded to whole numbers only", "scale it: round(t * 100.0) / 100.0")
+        return _call_public("round", self)
 
     def __lt__(self, other: Any) -> Tensor:
-        return _apply("Less", self, other)
+        return _apply_operation("Less", self, other)
 
     def __le__(self, other: Any) -> Tensor:
-        return _apply("LessEqual", self, other)
+        return _apply_operation("LessEqual", self, other)
 
     def __gt__(self, other: Any) -> Tensor:
-        return _apply("Greater", self, other)
+        return _apply_operation("Greater", self, other)
 
     def __ge__(self, other: Any) -> Tensor:
-        return _apply("GreaterEqual", self, other)
+        return _apply_operation("GreaterEqual", self, other)
 
     def __and__(self, other: Any) -> Tensor:
-        return _apply("LogicalAnd" if self.dtype.name == "bool" else "BitwiseAnd", self, other)
+        return _apply_operation("LogicalAnd" if self.dtype.name == "bool" else "BitwiseAnd", self, other)
 
     def __rand__(self, other: Any) -> Tensor:
-        return _apply("LogicalAnd" if self.dtype.name == "bool" else "BitwiseAnd", other, self)
+        return _apply_operation("LogicalAnd" if self.dtype.name == "bool" else "BitwiseAnd", other, self)
 
     def __or__(self, other: Any) -> Tensor:
-        return _apply("LogicalOr" if self.dtype.name == "bool" else "BitwiseOr", self, other)
+        return _apply_operation("LogicalOr" if self.dtype.name == "bool" else "BitwiseOr", self, other)
 
     def __ror__(self, other: Any) -> Tensor:
-        return _apply("LogicalOr" if self.dtype.name == "bool" else "BitwiseOr", other, self)
+        return _apply_operation("LogicalOr" if self.dtype.name == "bool" else "BitwiseOr", other, self)
 
     def __xor__(self, other: Any) -> Tensor:
-        return _apply("LogicalXor" if self.dtype.name == "bool" else "BitwiseXor", self, other)
+        return _apply_operation("LogicalXor" if self.dtype.name == "bool" else "BitwiseXor", self, other)
 
     def __rxor__(self, other: Any) -> Tensor:
-        return _apply("LogicalXor" if self.dtype.name == "bool" else "BitwiseXor", other, self)
+        return _apply_operation("LogicalXor" if self.dtype.name == "bool" else "BitwiseXor", other, self)
 
     def __invert__(self) -> Tensor:
-        return _apply("LogicalNot" if self.dtype.name == "bool" else "Invert", self)
+        return _apply_operation("LogicalNot" if self.dtype.name == "bool" else "Invert", self)
 
     def __lshift__(self, other: Any) -> Tensor:
-        return _apply("LeftShift", self, other)
+        return _apply_operation("LeftShift", self, other)
 
     def __rlshift__(self, other: Any) -> Tensor:
-        return _apply("LeftShift", other, self)
+        return _apply_operation("LeftShift", other, self)
 
     def __rshift__(self, other: Any) -> Tensor:
-        return _apply("RightShift", self, other)
+        return _apply_operation("RightShift", self, other)
 
     def __rrshift__(self, other: Any) -> Tensor:
-        return _apply("RightShift", other, self)
+        return _apply_operation("RightShift", other, self)
 
     @property
     def ndim(self) -> int | None:
@@ -235,19 +239,19 @@ class Operators(ArrayMethods):
     @property
     def T(self) -> Tensor:
         """The tensor with its dimensions in reverse order."""
-        return _call("transpose", self)
+        return _call_public("transpose", self)
 
     def astype(self, dtype: Any) -> Tensor:
         """Return the tensor converted to another dtype; see :func:`tagloom.cast` for `dtype`."""
-        return _call("cast", self, dtype)
+        return _call_public("cast", self, dtype)
 
     def reshape(self, *shape: Any) -> Tensor:
         """Return the same elements in another `shape`: sizes, or a list or vector of sizes."""
-        return _call("reshape", self, shape[0] if len(shape) == 1 else list(shape))
+        return _call_public("reshape", self, shape[0] if len(shape) == 1 else list(shape))
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         """Refuse: tensors are immutable."""
-        self._refuse(
+        self._refuse_conversion(
             "does not change",
             "t = tensor_scatter_update(t, [[0]], [value]) gives a tensor with another row 0, tensor_scatter_add "
             "adds to rows, where(mask, value, t) chooses elements; a Variable has scatter_update",
@@ -255,7 +259,9 @@ class Operators(ArrayMethods):
 
     def __delitem__(self, key: Any) -> NoReturn:
         """Refuse: tensors are immutable."""
-        self._refuse("does not change", "concat([t[:i], t[i + 1 :]], 0) leaves out row i, boolean_mask several")
+        self._refuse_conversion(
+            "does not change", "concat([t[:i], t[i + 1 :]], 0) leaves out row i, boolean_mask several"
+        )
 
     def __getitem__(self, key: Any) -> Tensor:
         from .apply import convert_to_tensor
@@ -317,7 +323,7 @@ class Tensor(Operators):
             If the tensor was not made by indexing a variable.
         """
         if PART not in self._derived:
-            self._refuse("is no variable, and no part of one", "assign to a Variable v, or to v[1:3]")
+            self._refuse_conversion("is no variable, and no part of one", "assign to a Variable v, or to v[1:3]")
         variable, key = self._derived[PART]
         return variable.assign_part(key, value, name, ordered=ordered)  # type: ignore[no-any-return]
 

@@ -77,32 +77,32 @@ def to_text(graph: Graph) -> str:
         Text for :func:`parse`. Attributes existing only in Python print as ``<callable name>``, and such a graph
         cannot be parsed.
     """
-    return "\n".join([f"graph seed={graph.seed}", *_block(graph.root, 1)]) + "\n"
+    return "\n".join([f"graph seed={graph.seed}", *_format_block(graph.root, 1)]) + "\n"
 
 
-def _block(region: Region, depth: int) -> list[str]:
+def _format_block(region: Region, depth: int) -> list[str]:
     lines = []
     for op in region.operations:
         if op.type != "Param":
-            lines.append(_INDENT * depth + _line(op))
-            lines += _regions(op, depth + 1) if op.regions else []
+            lines.append(_INDENT * depth + _format_operation(op))
+            lines += _format_regions(op, depth + 1) if op.regions else []
     return lines
 
 
-def _regions(op: Operation, depth: int) -> list[str]:
+def _format_regions(op: Operation, depth: int) -> list[str]:
     """Return the lines of an operation's regions, each with parameters, operations and results, then saved values."""
     pad = _INDENT * depth
     lines = []
     for region in op.regions:
         params = ", ".join(f"{format_name(p.op.name)} {p.dtype}{p.shape}" for p in region.params)
         lines.append(f"{pad}region {format_value(region.role)} ({params})")
-        lines += _block(region, depth + 1)
-        lines.append(f"{pad}{_INDENT}return {', '.join(map(_reference, region.results))}".rstrip())
-    return lines + [f"{pad}save {_extra(extra)}" for extra in saved_outputs(op)]
+        lines += _format_block(region, depth + 1)
+        lines.append(f"{pad}{_INDENT}return {', '.join(map(_format_reference, region.results))}".rstrip())
+    return lines + [f"{pad}save {_format_saved_output(extra)}" for extra in saved_outputs(op)]
 
 
-def _line(op: Operation) -> str:
-    inputs = [_reference(t) for t in op.inputs] + [f"^{format_name(c.name)}" for c in op.control_inputs]
+def _format_operation(op: Operation) -> str:
+    inputs = [_format_reference(t) for t in op.inputs] + [f"^{format_name(c.name)}" for c in op.control_inputs]
     words = [f"{format_name(op.name)} = {op.type}({', '.join(inputs)})"]
     words += [f"{key}={format_value(op.attrs[key])}" for key in sorted(op.attrs) if key != "saved_outputs"]
     words += [f"@{format_value(op.device)}"] if op.device else []
@@ -110,14 +110,14 @@ def _line(op: Operation) -> str:
     return " ".join(words)
 
 
-def _reference(tensor: Tensor) -> str:
+def _format_reference(tensor: Tensor) -> str:
     return format_name(tensor.op.name) + (f":{tensor.index}" if tensor.index else "")
 
 
-def _extra(extra: SavedOutput) -> str:
+def _format_saved_output(extra: SavedOutput) -> str:
     words = [extra.kind] + ([str(extra.branch)] if extra.kind == "maybe" else [])
-    words += [_reference(extra.value)] if extra.value is not None else []
-    return " ".join(words + (["at", _reference(extra.index)] if extra.index is not None else []))
+    words += [_format_reference(extra.value)] if extra.value is not None else []
+    return " ".join(words + (["at", _format_reference(extra.index)] if extra.index is not None else []))
 
 
 def parse(text: str) -> Graph:
@@ -175,22 +175,22 @@ class _Parser:
         graph = Graph(seed)
         self.reader.end_line()
         while self.reader.at < len(self.reader.tokens) - 1:
-            self.operation(graph.root)
-        self.connect()
+            self.read_operation(graph.root)
+        self.connect_operations()
         self.check(graph.root)
         return graph
 
-    def operation(self, region: Region) -> None:
+    def read_operation(self, region: Region) -> None:
         start = self.reader.next
         name = self.reader.name()
         self.reader.expect("=")
         type_ = self.known_type()
-        inputs, controls = self.arguments()
-        attrs = self.attributes()
+        inputs, controls = self.read_arguments()
+        attrs = self.read_attributes()
         device = self.reader.string() if self.reader.accept("@") else ""
-        outputs = self.outputs()
+        outputs = self.read_outputs()
         self.reader.end_line()
-        regions = self.regions(region) if type_ in ("Cond", "While") else []
+        regions = self.read_regions(region) if type_ in ("Cond", "While") else []
         # After the regions, since one of their operations may have taken the name.
         self.check_free(start, name)
         unique = region.graph.unique_name(name)
@@ -217,20 +217,22 @@ class _Parser:
         if name in self.ops:
             self.reader.fail("a name that no other operation has", start)
 
-    def arguments(self) -> tuple[list[Reference], list[Reference]]:
+    def read_arguments(self) -> tuple[list[Reference], list[Reference]]:
         self.reader.expect("(")
         inputs: list[Reference] = []
         controls: list[Reference] = []
-        for is_control, reference in self.reader.sequence(")", lambda: (self.reader.accept("^"), self.reference())):
+        for is_control, reference in self.reader.sequence(
+            ")", lambda: (self.reader.accept("^"), self.read_reference())
+        ):
             (controls if is_control else inputs).append(reference)
         return inputs, controls
 
-    def reference(self) -> Reference:
+    def read_reference(self) -> Reference:
         token = self.reader.next
         name = self.reader.name()
         return token, name, self.reader.integer() if self.reader.accept(":") else 0
 
-    def attributes(self) -> dict[str, Any]:
+    def read_attributes(self) -> dict[str, Any]:
         attrs: dict[str, Any] = {}
         while self.reader.next.kind == "word":
             key = self.reader.name()
@@ -238,7 +240,7 @@ class _Parser:
             attrs[key] = self.reader.value()
         return attrs
 
-    def outputs(self) -> list[tuple[DType, Shape]]:
+    def read_outputs(self) -> list[tuple[DType, Shape]]:
         if not self.reader.accept(":"):
             return []
         found = [self.reader.typed()]
@@ -246,33 +248,33 @@ class _Parser:
             found.append(self.reader.typed())
         return found
 
-    def regions(self, parent: Region) -> list[Region]:
+    def read_regions(self, parent: Region) -> list[Region]:
         found = []
         while self.reader.accept("region"):
             region = Region(parent.graph, parent, self.reader.string())
             self.reader.expect("(")
-            self.reader.sequence(")", lambda region=region: self.param(region))
+            self.reader.sequence(")", lambda region=region: self.read_param(region))
             self.reader.end_line()
             while not self.reader.accept("return"):
                 if self.reader.at == len(self.reader.tokens) - 1:
                     self.reader.fail("an operation, or the return of this region")
-                self.operation(region)
-            self.results.append((region, self.references()))
+                self.read_operation(region)
+            self.results.append((region, self.read_references()))
             found.append(region)
         if not found:
             self.reader.fail("the regions of this operation")
         return found
 
-    def references(self) -> list[Reference]:
+    def read_references(self) -> list[Reference]:
         found = []
         while self.reader.next.kind != "end":
-            found.append(self.reference())
+            found.append(self.read_reference())
             if not self.reader.accept(","):
                 break
         self.reader.end_line()
         return found
 
-    def param(self, region: Region) -> None:
+    def read_param(self, region: Region) -> None:
         start = self.reader.next
         name = self.reader.name()
         self.check_free(start, name)
@@ -284,12 +286,12 @@ class _Parser:
             if kind not in ("maybe", "series", "trip"):
                 self.reader.fail("maybe, series or trip")
             branch = self.reader.integer() if kind == "maybe" else -1
-            value = self.reference() if kind != "trip" else None
-            index = self.reference() if kind == "series" and self.reader.accept("at") else None
+            value = self.read_reference() if kind != "trip" else None
+            index = self.read_reference() if kind == "series" and self.reader.accept("at") else None
             self.reader.end_line()
             self.saved.append((op, kind, branch, value, index))
 
-    def connect(self) -> None:
+    def connect_operations(self) -> None:
         for op, inputs, controls in self.inputs:
             op.inputs = [self.tensor(r) for r in inputs]
             op.control_inputs = [self.named(r) for r in controls]
@@ -314,7 +316,7 @@ class _Parser:
             if op.is_while:
                 self.check_loop(op)
             if not op.regions:
-                self.infer(op)
+                self.infer_outputs(op)
 
     def check_loop(self, op: Operation) -> None:
         for key, (default, is_right) in _OF_LOOPS.items():
@@ -323,7 +325,7 @@ class _Parser:
             if key in op.attrs and not is_right(op.attrs[key]):
                 self.refuse(op, f"attribute {key}, as {default or 1!r}", repr(op.attrs[key]))
 
-    def infer(self, op: Operation) -> None:
+    def infer_outputs(self, op: Operation) -> None:
         """Infer the dtypes and shapes of the outputs from the inputs, whatever the text says."""
         for key, default in op.definition.attrs.items():
             if key not in op.attrs and default is REQUIRED and not op.is_constant:

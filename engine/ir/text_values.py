@@ -50,18 +50,18 @@ def format_value(value: Any) -> str:
 def _format_container(value: Any) -> str:
     """Return the text of a slice, tuple, list or dict, or the placeholder of an object without text form."""
     if isinstance(value, slice):
-        return f"slice({_join((value.start, value.stop, value.step))})"
+        return f"slice({_join_values((value.start, value.stop, value.step))})"
     if isinstance(value, tuple):
-        return f"({_join(value)},)" if len(value) == 1 else f"({_join(value)})"
+        return f"({_join_values(value)},)" if len(value) == 1 else f"({_join_values(value)})"
     if isinstance(value, list):
-        return f"[{_join(value)}]"
+        return f"[{_join_values(value)}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{format_value(k)}: {format_value(v)}" for k, v in value.items()) + "}"
     name = getattr(value, "__name__", None) or type(value).__name__
     return f"<{'callable' if callable(value) else 'object'} {name.strip('<>')}>"
 
 
-def _join(values: Any) -> str:
+def _join_values(values: Any) -> str:
     return ", ".join(map(format_value, values))
 
 
@@ -103,7 +103,7 @@ class Reader:
         self.tokens: list[Token] = []
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip() and not line.lstrip().startswith("#"):
-                self.tokens += [*_tokens(line, number), Token("end", "the end of the line", number)]
+                self.tokens += [*_tokenize_line(line, number), Token("end", "the end of the line", number)]
         self.tokens.append(Token("end", "the end of the text", self.tokens[-1].line if self.tokens else 1))
         self.at: int = 0
         self.depth: int = 0
@@ -151,14 +151,14 @@ class Reader:
         """Read a quoted string."""
         if self.next.kind != "string":
             self.fail("a quoted string")
-        return _unquote(self, self.take())
+        return _unquote_token(self, self.take())
 
     def name(self) -> str:
         """Read the name of an operation."""
         if self.next.kind not in ("word", "string"):
             self.fail("a name")
         token = self.take()
-        return token.text if token.kind == "word" else _unquote(self, token)
+        return token.text if token.kind == "word" else _unquote_token(self, token)
 
     def integer(self) -> int:
         """Read a number from 0 up."""
@@ -199,15 +199,15 @@ class Reader:
         if self.depth > _DEPTH:
             self.fail(f"values nested less than {_DEPTH} deep")
         try:
-            return self._value()
+            return self._read_value()
         finally:
             self.depth -= 1
 
-    def _value(self) -> Any:
+    def _read_value(self) -> Any:
         """Read an attribute of any kind; refuse placeholders of Python objects."""
         token = self.take()
         if token.kind == "string":
-            return _unquote(self, token)
+            return _unquote_token(self, token)
         if token.kind == "opaque":
             raise GraphError(
                 f"line {token.line} of a graph's text holds what only exists in Python",
@@ -215,28 +215,28 @@ class Reader:
                 got=token.text,
                 hint="build this graph in Python; its text is for reading",
             )
-        return self._container(token) if token.kind == "mark" else self._word(token)
+        return self._read_container(token) if token.kind == "mark" else self._parse_word(token)
 
-    def _container(self, token: Token) -> Any:
+    def _read_container(self, token: Token) -> Any:
         """Read the rest of a tuple, list or dict, whose opening mark is `token`."""
         if token.text == "(":
             return tuple(self.sequence(")", self.value))
         if token.text == "[":
             return self.sequence("]", self.value)
         if token.text == "{":
-            pairs = self.sequence("}", self._pair)
+            pairs = self.sequence("}", self._read_pair)
             try:
                 return dict(pairs)
             except TypeError:
                 self.fail("keys that are no lists", token)
         return self.fail("a value", token)
 
-    def _pair(self) -> tuple[Any, Any]:
+    def _read_pair(self) -> tuple[Any, Any]:
         key = self.value()
         self.expect(":")
         return key, self.value()
 
-    def _word(self, token: Token) -> Any:
+    def _parse_word(self, token: Token) -> Any:
         """Return the value of a word: a constant, a shape, a slice, a dtype, an array, or a number."""
         if token.text in _WORDS:
             return _WORDS[token.text]
@@ -246,7 +246,7 @@ class Reader:
             parts = self.sequence(")", self.value)
             return slice(*parts) if len(parts) == 3 else self.fail("a slice of three", token)
         if token.text in _DTYPES:
-            return self._array(_DTYPES[token.text]) if self.next.text == "[" else _DTYPES[token.text]
+            return self._read_array(_DTYPES[token.text]) if self.next.text == "[" else _DTYPES[token.text]
         if len(token.text) > _LONGEST:
             self.fail("a shorter number", token)
         # The order of kinds decides: "1" is an int, "1.0" a float, and only the rest may be complex.
@@ -257,13 +257,13 @@ class Reader:
                 continue
         return self.fail("a value", token)
 
-    def _array(self, dtype: DType) -> np.ndarray[Any, Any]:
+    def _read_array(self, dtype: DType) -> np.ndarray[Any, Any]:
         """Read the shape and the elements of an array, inline or in base64, as a read-only array."""
         start = self.next
         shape = self.shape()
         self.expect("{")
         encoded = self.accept("base64") and self.string()
-        flat: Any = [] if encoded else self.sequence("}", lambda: self._element(dtype))
+        flat: Any = [] if encoded else self.sequence("}", lambda: self._read_element(dtype))
         try:
             if encoded:
                 self.expect("}")
@@ -275,17 +275,17 @@ class Reader:
         array.flags.writeable = False
         return array
 
-    def _element(self, dtype: DType) -> Any:
+    def _read_element(self, dtype: DType) -> Any:
         if dtype is dtypes.string:
             return self.string()
         token = self.take()
         try:
-            return dtype.numpy.type(self._word(token))  # type: ignore[union-attr]
+            return dtype.numpy.type(self._parse_word(token))  # type: ignore[union-attr]
         except (AttributeError, TypeError, ValueError, OverflowError):
             return self.fail(f"an element of {dtype}", token)
 
 
-def _tokens(line: str, number: int) -> list[Token]:
+def _tokenize_line(line: str, number: int) -> list[Token]:
     """Return the tokens of a line; GraphError where no token begins."""
     found = []
     position = 0
@@ -307,7 +307,7 @@ def _tokens(line: str, number: int) -> list[Token]:
     return found
 
 
-def _unquote(reader: Reader, token: Token) -> str:
+def _unquote_token(reader: Reader, token: Token) -> str:
     try:
         return str(json.loads(token.text))
     except ValueError:

@@ -27,17 +27,17 @@ def topological_order(operations: Sequence[Operation], captured: Captured | None
     GraphError
         If there is a cycle other than from a NextIteration to a Merge.
     """
-    needs = _needs(operations, {} if captured is None else captured)
+    needs = _find_needs(operations, {} if captured is None else captured)
     seen: set[Operation] = set()
     # Most regions are in order already, which a scan finds without sorting.
     for op in operations:
         if not needs[op] <= seen:
-            return _sorted(operations, needs)
+            return _sort_by_needs(operations, needs)
         seen.add(op)
     return list(operations)
 
 
-def _needs(operations: Sequence[Operation], captured: Captured) -> dict[Operation, set[Operation]]:
+def _find_needs(operations: Sequence[Operation], captured: Captured) -> dict[Operation, set[Operation]]:
     """Return for each operation its sources among `operations`, including those of operations in its regions."""
     inside = set(operations)
     return {op: {source for source in uses(op, captured) if source in inside} for op in operations}
@@ -72,7 +72,7 @@ def captures(op: Operation, known: Captured) -> list[Operation]:
     return known[op]
 
 
-def _sorted(operations: Sequence[Operation], needs: dict[Operation, set[Operation]]) -> list[Operation]:
+def _sort_by_needs(operations: Sequence[Operation], needs: dict[Operation, set[Operation]]) -> list[Operation]:
     """Return operations sorted by sources; a heap of positions keeps the existing order among the ready ones."""
     position = {op: i for i, op in enumerate(operations)}
     waiting = {op: len(needs[op]) for op in operations}
@@ -90,11 +90,11 @@ def _sorted(operations: Sequence[Operation], needs: dict[Operation, set[Operatio
             if not waiting[user]:
                 heapq.heappush(ready, position[user])
     if len(found) < len(operations):
-        _refuse([op for op in operations if waiting[op]])
+        _refuse_cycle([op for op in operations if waiting[op]])
     return found
 
 
-def _refuse(stuck: list[Operation]) -> None:
+def _refuse_cycle(stuck: list[Operation]) -> None:
     raise GraphError(
         "the graph contains a cycle",
         got=", ".join(op.name for op in stuck[:8]),

@@ -70,14 +70,16 @@ def _is_held_by_none(noted: Sequence[Operation], i: int) -> bool:
     """True if only the graph refers to an operation's outputs, or to an operation without outputs."""
     outputs = noted[i].outputs
     if outputs:
-        return all(_others(outputs, k) == 0 for k in range(len(outputs)))
-    return _others(noted, i) == 2 + len(set(noted[i].inputs))  # its region, the graph's names, the inputs' users
+        return all(_count_other_references(outputs, k) == 0 for k in range(len(outputs)))
+    return _count_other_references(noted, i) == 2 + len(
+        set(noted[i].inputs)
+    )  # its region, the graph's names, the inputs' users
 
 
-def _others(items: Sequence[Any], i: int) -> int:
+def _count_other_references(items: Sequence[Any], i: int) -> int:
     """Return the number of references to an element, except by its list."""
     return sys.getrefcount(items[i]) - _ALONE
 
 
 _ALONE = 0  # measured in the next line: the references that the count itself makes, which vary between Pythons
-_ALONE = _others([object()], 0)
+_ALONE = _count_other_references([object()], 0)

@@ -49,7 +49,7 @@ class Stage:
     whole: Sequence[Callable[[list[Operation]], object]] = ()
 
 
-def _registered(op: Operation) -> Complaint:
+def _registered_by_name(op: Operation) -> Complaint:
     if op.graph._by_name.get(op.name) is not op:
         return "an operation is not the one its graph has by that name", op.name, op.graph._by_name.get(op.name)
     return None
@@ -115,20 +115,20 @@ def _params_belong(op: Operation) -> Complaint:
     return None
 
 
-def _dtypes(tensors: Sequence[Tensor]) -> list[str]:
+def _dtype_names(tensors: Sequence[Tensor]) -> list[str]:
     return [t.dtype.name for t in tensors]
 
 
 def _cond_agrees(op: Operation) -> Complaint:
     """Return a complaint if predicate, branches and results of a Cond do not agree."""
     if len(op.inputs) != 1 or op.inputs[0].dtype not in (dtypes.bool_, dtypes.int32):
-        return "a Cond has one bool or int32 predicate", "bool or int32", _dtypes(op.inputs)
+        return "a Cond has one bool or int32 predicate", "bool or int32", _dtype_names(op.inputs)
     if not op.regions or (op.inputs[0].dtype is dtypes.bool_ and len(op.regions) != 2):
         return "a Cond has the wrong number of branches", "two, or one or more for an int32", len(op.regions)
     for region in op.regions:
         if region.params:
             return "a branch has parameters", [], region.params
-        complaint = _results_agree(op, region, _dtypes(op.outputs[: num_results(op)]))
+        complaint = _results_agree(op, region, _dtype_names(op.outputs[: num_results(op)]))
         if complaint:
             return complaint
     return None
@@ -137,16 +137,16 @@ def _cond_agrees(op: Operation) -> Complaint:
 def _while_agrees(op: Operation) -> Complaint:
     if len(op.regions) != 2:
         return "a While has a predicate and a body", 2, len(op.regions)
-    variables = _dtypes(op.outputs[: num_results(op)])
+    variables = _dtype_names(op.outputs[: num_results(op)])
     for what, tensors in (("initial values", op.inputs), *((f"{r.role} parameters", r.params) for r in op.regions)):
-        if _dtypes(tensors) != variables:
-            return f"the {what} of a While do not agree with its results", variables, _dtypes(tensors)
+        if _dtype_names(tensors) != variables:
+            return f"the {what} of a While do not agree with its results", variables, _dtype_names(tensors)
     return _results_agree(op, op.regions[0], ["bool"]) or _results_agree(op, op.regions[1], variables)
 
 
 def _results_agree(op: Operation, region: Region, wanted: list[str]) -> Complaint:
-    if _dtypes(region.results) != wanted:
-        return f"the results of the {region.role} do not agree with {op.name}", wanted, _dtypes(region.results)
+    if _dtype_names(region.results) != wanted:
+        return f"the results of the {region.role} do not agree with {op.name}", wanted, _dtype_names(region.results)
     return _first_outside(region, region.results, f"a result of the {region.role}")
 
 
@@ -186,7 +186,13 @@ def _in_root(op: Operation) -> Complaint:
     return None
 
 
-_ANYWHERE = (_registered, _inputs_in_scope, _controls_in_scope, _fits_signature, _only_owners_have_regions)
+_ANYWHERE = (
+    _registered_by_name,
+    _inputs_in_scope,
+    _controls_in_scope,
+    _fits_signature,
+    _only_owners_have_regions,
+)
 _PRIMITIVE = (*_ANYWHERE, _in_root)
 _OF_ROLE: Mapping[Role, Sequence[Fact]] = {Role.MERGE: (_merge_has_inputs,)}
 

@@ -34,16 +34,16 @@ def is_weak(tensor: Tensor) -> bool:
 
 def gives_way(dtype: DType, other: DType) -> bool:
     """True if a literal of default dtype `dtype` may become a value of dtype `other`."""
-    return 0 < _kind(dtype) <= _kind(other)
+    return 0 < _rank_of_kind(dtype) <= _rank_of_kind(other)
 
 
-def _kind(dtype: DType) -> int:
+def _rank_of_kind(dtype: DType) -> int:
     return 1 if dtype.is_integer else 2 if dtype.is_floating else 3 if dtype.is_complex else 0
 
 
 def common_dtype(found: Iterable[DType]) -> DType:
     """Return the dtype, of literals of several kinds, to which the others give way."""
-    return max(found, key=_kind)
+    return max(found, key=_rank_of_kind)
 
 
 def mark_results(op: Operation, signature: Signature) -> None:

@@ -47,8 +47,8 @@ def make_page(kind: str, title: str, summary: str, data: Any) -> str:
     """
     view, scripts = _VIEWS[kind]
     title, summary = html.escape(title), html.escape(summary)
-    styles = _read("page.css") + _read(f"{kind}.css")
-    script = "\n".join(_read(name) for name in ("page.js", *scripts))
+    styles = _read_asset("page.css") + _read_asset(f"{kind}.css")
+    script = "\n".join(_read_asset(name) for name in ("page.js", *scripts))
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -114,5 +114,5 @@ def make_frame(page: str, height: int) -> str:
 
 
 @cache
-def _read(name: str) -> str:
+def _read_asset(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")

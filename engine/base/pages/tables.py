@@ -15,12 +15,12 @@ def make_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[ob
     >>> "<td" in make_table("loops", ["name", "runs"], [["a < b", 2]]), make_table("loops", ["name"], [])
     (True, '')
     """
-    lines = [[_cell("td", value) for value in row] for row in rows]
+    lines = [[_format_cell("td", value) for value in row] for row in rows]
     if not lines:
         return ""
-    head = [_cell("th", text) for text in headings]
+    head = [_format_cell("th", text) for text in headings]
     body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in [head, *lines])
-    title = f'<caption style="text-align: left; font-weight: 600">{_escape(caption)}</caption>'
+    title = f'<caption style="text-align: left; font-weight: 600">{_escape_text(caption)}</caption>'
     return f'<table style="border-collapse: collapse">\n{title}\n{body}\n</table>\n'
 
 
@@ -32,18 +32,18 @@ def make_text(text: str) -> str:
     >>> make_text("a < b")
     '<pre style="white-space: pre-wrap">a &lt; b</pre>\\n'
     """
-    return f'<pre style="white-space: pre-wrap">{_escape(text)}</pre>\n'
+    return f'<pre style="white-space: pre-wrap">{_escape_text(text)}</pre>\n'
 
 
-def _cell(tag: str, value: object) -> str:
+def _format_cell(tag: str, value: object) -> str:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     text = "" if value is None else f"{value:,.1f}" if isinstance(value, float) else str(value)
     if number and isinstance(value, int):
         text = f"{value:,}"
-    return f'<{tag} style="{_CELL}; text-align: {"right" if number else "left"}">{_escape(text)}</{tag}>'
+    return f'<{tag} style="{_CELL}; text-align: {"right" if number else "left"}">{_escape_text(text)}</{tag}>'
 
 
-def _escape(text: str) -> str:
+def _escape_text(text: str) -> str:
     import html  # with a table of 2,000 entities; every session loads the module here
 
     return html.escape(text)

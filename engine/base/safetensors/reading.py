@@ -88,7 +88,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             self.size: int = os.fstat(self._file).st_size
             self._data, entries = self._read_header(self._file)
             self.metadata: dict[str, str] = _checked_metadata(self.path, entries.pop(METADATA, {}))
-            self._tensors: dict[str, StoredTensor] = self._described(entries)
+            self._tensors: dict[str, StoredTensor] = self._stored_arrays(entries)
         except BaseException:
             self.close()
             raise
@@ -135,7 +135,9 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         begins = range(0, len(view), READ)
         sums: list[int | None] = list(self.checksums.get(name, [None] * len(begins)))
         if len(sums) != len(begins):
-            raise _damaged(self.path, "its checksums are not those of its arrays", len(begins), len(sums), name)
+            raise _damaged_file_error(
+                self.path, "its checksums are not those of its arrays", len(begins), len(sums), name
+            )
         pieces = [
             (view[at : at + READ], self._data + offset + at, wanted) for at, wanted in zip(begins, sums, strict=True)
         ]
@@ -155,12 +157,14 @@ class TensorFile(Mapping[str, "StoredTensor"]):
                 try:
                     read = _read_at(file, into, at)
                 except OSError as error:
-                    raise _unreadable(self.path, error, name) from error
+                    raise _unreadable_file_error(self.path, error, name) from error
             if not read:
-                raise _damaged(self.path, "the file has become shorter while it was read", variable=name)
+                raise _damaged_file_error(self.path, "the file has become shorter while it was read", variable=name)
             into, at = into[read:], at + read
         if wanted is not None and (got := crc32c(whole)) != wanted:
-            raise _damaged(self.path, "an array has another checksum than when it was saved", wanted, got, name)
+            raise _damaged_file_error(
+                self.path, "an array has another checksum than when it was saved", wanted, got, name
+            )
 
     @contextmanager
     def _open_file(self, name: str) -> Iterator[int]:
@@ -194,25 +198,29 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             length = int.from_bytes(head, "little")
             most = min(self.size - LENGTH, LONGEST_HEADER)
             if len(head) < LENGTH or length > most:
-                raise _damaged(self.path, "its header is longer than it", f"at most {max(most, 0)} bytes", length)
+                raise _damaged_file_error(
+                    self.path, "its header is longer than it", f"at most {max(most, 0)} bytes", length
+                )
             text = os.pread(file, length, LENGTH)
         except OSError as error:
-            raise _unreadable(self.path, error) from error
+            raise _unreadable_file_error(self.path, error) from error
         return LENGTH + length, parse_object(text, self.path)
 
-    def _described(self, entries: dict[str, Any]) -> dict[str, StoredTensor]:
+    def _stored_arrays(self, entries: dict[str, Any]) -> dict[str, StoredTensor]:
         """Return the arrays of a header; DamagedFile unless they fill the rest of the file without gaps or overlaps."""
         found = {name: _Entry(self, name, entry) for name, entry in entries.items()}
         end = 0
         # By end too, because empty arrays begin where their successor does.
         for each in sorted(found.values(), key=lambda each: (each.begin, each.end)):
             if each.begin != end:
-                raise _damaged(self.path, "its arrays do not follow each other", f"offset {end}", each.begin, each.name)
+                raise _damaged_file_error(
+                    self.path, "its arrays do not follow each other", f"offset {end}", each.begin, each.name
+                )
             end = each.end
         if self._data + end != self.size:
             wanted = f"{self._data + end} bytes"
-            raise _damaged(self.path, "it is longer or shorter than it says", wanted, f"{self.size} bytes")
-        return self._typed(found)
+            raise _damaged_file_error(self.path, "it is longer or shorter than it says", wanted, f"{self.size} bytes")
+        return self._restore_dtypes(found)
 
     def _restored_dtypes(self) -> dict[str, Any]:
         """Return the original dtypes of arrays stored as others; none if another program wrote the key."""
@@ -222,16 +230,16 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             return {}
         return found if all(dtype in RESTORED for dtype in found.values()) else {}
 
-    def _typed(self, found: dict[str, _Entry]) -> dict[str, StoredTensor]:
+    def _restore_dtypes(self, found: dict[str, _Entry]) -> dict[str, StoredTensor]:
         """Return the arrays in their original dtypes."""
         others = self._restored_dtypes()
         lengths = {name + LENGTHS for name, dtype in others.items() if dtype == string.name}
         if not others.keys() <= found.keys() or not lengths <= found.keys():
-            raise _damaged(self.path, "its metadata name arrays that are not there", got=list(others)[:3])
+            raise _damaged_file_error(self.path, "its metadata name arrays that are not there", got=list(others)[:3])
         tensors = {}
         for name, entry in found.items():
             if name not in lengths:
-                tensors[name] = _stored(entry, others.get(name), found.get(name + LENGTHS))
+                tensors[name] = _make_stored(entry, others.get(name), found.get(name + LENGTHS))
         return tensors
 
 
@@ -267,11 +275,11 @@ class _Entry:
         fields = entry if isinstance(entry, dict) else {}
         dtype, shape, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
         if not isinstance(dtype, str):
-            raise self._damaged("has no dtype", ", ".join(NAMES), dtype)
+            raise self._damaged_entry_error("has no dtype", ", ".join(NAMES), dtype)
         if not _are_sizes(shape) or len(shape) > MOST_DIMS:
-            raise self._damaged("has no shape", "a list of sizes", shape)
+            raise self._damaged_entry_error("has no shape", "a list of sizes", shape)
         if not _are_sizes(offsets) or len(offsets) != 2:
-            raise self._damaged("has no place", "two offsets", offsets)
+            raise self._damaged_entry_error("has no place", "two offsets", offsets)
         self.dtype: np.dtype[Any] | None = NAMES.get(dtype, SMALL_FLOATS.get(dtype))
         self.stored_as: str = dtype
         self.shape: tuple[int, ...] = tuple(shape)
@@ -283,10 +291,10 @@ class _Entry:
         wanted = self.end - self.begin if self.dtype is None else prod(self.shape) * self.dtype.itemsize
         if self.end - self.begin != wanted or wanted < 0 or self.end > self.file.size:
             got = f"offsets {self.begin} to {self.end} in a file of {self.file.size} bytes"
-            raise self._damaged("does not have the size of its shape", f"{wanted} bytes", got)
+            raise self._damaged_entry_error("does not have the size of its shape", f"{wanted} bytes", got)
 
-    def _damaged(self, what: str, wanted: object, got: object) -> DamagedFile:
-        return _damaged(self.file.path, f"an array {what}", wanted, got, self.name)
+    def _damaged_entry_error(self, what: str, wanted: object, got: object) -> DamagedFile:
+        return _damaged_file_error(self.file.path, f"an array {what}", wanted, got, self.name)
 
     def read(self, out: Array) -> Array:
         """Fill an array of the entry's dtype, or a view with another dtype."""
@@ -365,16 +373,16 @@ class _StoredStrings(StoredTensor):
         data = self._entry.read(np.empty(self._entry.shape, np.uint8)).tobytes()
         # Each length apart, since the sum alone may wrap around.
         if (lengths < 0).any() or (lengths > len(data)).any() or int(lengths.sum()) != len(data):
-            raise _damaged(self.path, "strings do not have the lengths that it says", variable=self.name)
+            raise _damaged_file_error(self.path, "strings do not have the lengths that it says", variable=self.name)
         ends = np.cumsum(lengths)
         try:
             texts = [data[end - length : end].decode() for end, length in zip(ends, lengths)]
         except UnicodeDecodeError as error:
-            raise _damaged(self.path, f"a string is no text: {error}", variable=self.name) from error
+            raise _damaged_file_error(self.path, f"a string is no text: {error}", variable=self.name) from error
         return np.array(texts, self.dtype).reshape(self.shape)
 
 
-def _stored(entry: _Entry, dtype: object, lengths: _Entry | None) -> StoredTensor:
+def _make_stored(entry: _Entry, dtype: object, lengths: _Entry | None) -> StoredTensor:
     """Return the array of an entry, in its original dtype."""
     if dtype is None:
         return _UnknownTensor(entry) if entry.dtype is None else StoredTensor(entry, entry.dtype, entry.shape)
@@ -382,7 +390,7 @@ def _stored(entry: _Entry, dtype: object, lengths: _Entry | None) -> StoredTenso
         return _StoredStrings(entry, lengths)
     if dtype in PAIRS and entry.dtype == PAIRS[str(dtype)] and entry.shape[-1:] == (2,):
         return StoredTensor(entry, np.dtype(str(dtype)), entry.shape[:-1])
-    raise _damaged(entry.file.path, "an array is not stored as its dtype is", got=dtype, variable=entry.name)
+    raise _damaged_file_error(entry.file.path, "an array is not stored as its dtype is", got=dtype, variable=entry.name)
 
 
 def parse_object(text: bytes, path: str) -> dict[str, Any]:
@@ -394,15 +402,15 @@ def parse_object(text: bytes, path: str) -> dict[str, Any]:
         If the text is no such object, or is constructed to exhaust the parser.
     """
     try:
-        found = json.loads(text.decode("utf-8"), object_pairs_hook=_once)
+        found = json.loads(text.decode("utf-8"), object_pairs_hook=_refuse_repeated_keys)
     except (ValueError, RecursionError, MemoryError) as error:
-        raise _damaged(path, f"its JSON text cannot be read: {error}") from error
+        raise _damaged_file_error(path, f"its JSON text cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise _damaged(path, "its text is no JSON object", got=type(found).__name__)
+        raise _damaged_file_error(path, "its text is no JSON object", got=type(found).__name__)
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key stands there twice")
@@ -411,7 +419,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _checked_metadata(path: str, found: Any) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise _damaged(path, "its metadata are no strings", got=type(found).__name__)
+        raise _damaged_file_error(path, "its metadata are no strings", got=type(found).__name__)
     return found
 
 
@@ -438,15 +446,15 @@ def open_regular(path: str, directory: int | None) -> int:
             file = os.open(os.path.basename(path), flags | os.O_NOFOLLOW, dir_fd=directory)
     except (OSError, ValueError) as error:
         if directory is not None and getattr(error, "errno", None) in (errno.ENOENT, errno.ELOOP):
-            raise _damaged(path, "it is not there") from error
-        raise _unreadable(path, error) from error
+            raise _damaged_file_error(path, "it is not there") from error
+        raise _unreadable_file_error(path, error) from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise _damaged(path, "it is no file")
+        raise _damaged_file_error(path, "it is no file")
     return file
 
 
-def _unreadable(path: str, error: Exception, variable: str | None = None) -> CheckpointError:
+def _unreadable_file_error(path: str, error: Exception, variable: str | None = None) -> CheckpointError:
     reason = getattr(error, "strerror", None) or str(error)
     return CheckpointError(
         f"a file cannot be read: {reason}", file=path, variable=variable, hint="look for the file and its permissions"
@@ -457,18 +465,20 @@ class DamagedFile(CheckpointError):
     """A truncated or overwritten file, or a file of another format."""
 
 
-def _damaged(path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None) -> DamagedFile:
+def _damaged_file_error(
+    path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None
+) -> DamagedFile:
     """Return the error for a damaged file, with long values shortened."""
     return DamagedFile(
         f"a file is damaged, or no checkpoint: {why}",
         file=path,
         variable=variable,
         wanted=wanted,
-        got=None if got is None else _shortened(got),
+        got=None if got is None else _shorten_value(got),
         hint="restore another checkpoint",
     )
 
 
-def _shortened(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 80 else text[:77] + "..."

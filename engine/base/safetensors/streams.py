@@ -74,7 +74,7 @@ class DirectStream(Stream):
     def finish(self) -> None:
         """Write the bytes after the last whole piece."""
         if self._is_direct:
-            self._leave()
+            self._continue_through_cache()
 
     def _write_piece(self) -> None:
         """Write the full buffer to the disk; fall back to the page cache if the file system refuses or writes less."""
@@ -88,9 +88,9 @@ class DirectStream(Stream):
         if written == PIECE:
             self._count = 0
         else:
-            self._leave(written)
+            self._continue_through_cache(written)
 
-    def _leave(self, written: int = 0) -> None:
+    def _continue_through_cache(self, written: int = 0) -> None:
         """Continue through the page cache, starting with the buffered bytes after the first `written`."""
         self._is_direct = False
         # The remainder is no whole block, as direct writes have to be.

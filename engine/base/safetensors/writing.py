@@ -63,7 +63,7 @@ def write_tensors(
         If the file cannot be written.
     """
     stored, dtypes = _as_stored(path, tensors)
-    header = _header(stored, {**metadata, **({DTYPES: json.dumps(dtypes)} if dtypes else {})})
+    header = _format_header(stored, {**metadata, **({DTYPES: json.dumps(dtypes)} if dtypes else {})})
     size = LENGTH + len(header) + sum(array.nbytes for _, array in stored)
     stream = stream_to(file, size, check)
     stream.write(memoryview(len(header).to_bytes(LENGTH, "little") + header))
@@ -89,7 +89,7 @@ def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tupl
     dtypes: dict[str, str] = {}
     for name, value in tensors:
         array = np.asarray(value)
-        parts = _parts(path, name, array)
+        parts = _arrays_for(path, name, array)
         if len(parts) > 1 or array.dtype == np.complex128:
             dtypes[name] = as_dtype(array.dtype).name
         for key, part in parts.items():
@@ -100,7 +100,7 @@ def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tupl
     return sorted(stored.items(), key=lambda item: -item[1].dtype.itemsize), dtypes
 
 
-def _parts(path: str, name: str, array: Array) -> dict[str, Array]:
+def _arrays_for(path: str, name: str, array: Array) -> dict[str, Array]:
     """Return the arrays representing an array in a file, by name."""
     if array.dtype.kind in "TU":
         return _string_parts(path, name, array)
@@ -129,7 +129,7 @@ def _not_storable(path: str, name: str, dtype: object) -> CheckpointError:
     )
 
 
-def _header(tensors: list[tuple[str, Array]], metadata: Mapping[str, str]) -> bytes:
+def _format_header(tensors: list[tuple[str, Array]], metadata: Mapping[str, str]) -> bytes:
     """Return the header as JSON, padded with spaces to a multiple of eight bytes."""
     entries: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
     begin = 0
