@@ -1,7 +1,7 @@
 """Connected sets of operations in a region, each of which can run as a unit: no path leaves a set and returns.
 
 Passes define which operations may be fused into a set, and which properties the members share. Each operation has a
-level, which grows along every path leaving a set (`ConnectedSets._find_levels`), so a set of equal kind and level
+level, growing along every path leaving a set (`ConnectedSets._find_levels`), so a connected set of equal kind and level
 never waits for its own results.
 """
 
