@@ -15,7 +15,7 @@ _was_enabled = False
 
 
 @contextmanager
-def paused() -> Iterator[None]:
+def pause_collections() -> Iterator[None]:
     """Pause automatic collections.
 
     A compilation makes many objects with references to each other; repeated collections of all objects took half of its

@@ -21,17 +21,17 @@ class Deferred:
         self.make: Callable[[], dict[str, Any]] = make
 
 
-def made(state: Any) -> Any:
+def build_deferred(state: Any) -> Any:
     """Return a state with its deferred parts built.
 
     Examples
     --------
-    >>> from tagloom.base.deferred import Deferred, made
-    >>> made({"seed": 1, "buffer": Deferred(lambda: {"values": [2, 3]})})
+    >>> from tagloom.base.deferred import Deferred, build_deferred
+    >>> build_deferred({"seed": 1, "buffer": Deferred(lambda: {"values": [2, 3]})})
     {'seed': 1, 'buffer': {'values': [2, 3]}}
     """
     if isinstance(state, Deferred):
         return state.make()
     if type(state) is dict:
-        return {key: made(each) for key, each in state.items()}
-    return type(state)(map(made, state)) if type(state) in (list, tuple) else state
+        return {key: build_deferred(each) for key, each in state.items()}
+    return type(state)(map(build_deferred, state)) if type(state) in (list, tuple) else state

@@ -10,7 +10,7 @@ import threading
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
 
-from .wording import shortened
+from .wording import shorten_line
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _DEMO = os.path.join(_PACKAGE, "demo") + os.sep  # counts as user code
@@ -28,7 +28,7 @@ class Source:
     function: str
 
     def __str__(self) -> str:
-        code = shortened(linecache.getline(self.file, self.line).strip())
+        code = shorten_line(linecache.getline(self.file, self.line).strip())
         return f"{self.file}:{self.line} in {self.function}" + (f": {code}" if code else "")
 
 

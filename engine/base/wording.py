@@ -33,7 +33,7 @@ def short_device(name: object) -> str:
     return f"{found[1].lower()}:{found[2]}" if found else str(name)
 
 
-def shortened(line: str) -> str:
+def shorten_line(line: str) -> str:
     """Return a line of source, truncated if very long."""
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..base.collector import paused
+from ..base.collector import pause_collections
 from ..base.errors import GraphError
 from ..deadness.regions import loops_are_regular
 from ..ir.loop_dependence import note_carried
@@ -226,7 +226,7 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
     last = _index_of_row(name)
     form: Any = program
     regular: bool | None = None  # not known yet
-    with paused():
+    with pause_collections():
         for row in PIPELINE[: last + 1]:
             # Found once, at the first row that asks; later rows rely on it.
             is_on = row.is_on(target)

@@ -13,7 +13,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
-from ..base.deferred import made
+from ..base.deferred import build_deferred
 from ..base.errors import GraphError, QueueClosed, SessionClosed
 from ..base.settings import DEFAULTS
 from ..ir.misuse import refuses_misuse
@@ -341,7 +341,7 @@ class DatasetIterator:
             Tuples, lists and dicts of numbers, strings, bytes and elements; a `Checkpointer` can save the dict if its
             elements are made of arrays, numbers, strings and bytes.
         """
-        return made(self.deferred_state())  # type: ignore[no-any-return]
+        return build_deferred(self.deferred_state())  # type: ignore[no-any-return]
 
     def deferred_state(self) -> dict[str, Any]:
         """Return the `state` with slow parts `Deferred`, to be written in a thread."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir import scopes
 from ..ir.apply import apply, constant
-from ..ir.builder import copied
+from ..ir.builder import clone_operation
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.tensor import Tensor
@@ -64,7 +64,7 @@ def _shape_of_none(result: Tensor, elements: Sequence[Tensor], source: Elements)
         for param in body.params:  # the counter and the arrays' flows are zero, as in a first iteration
             copies[param] = constant(np.zeros((), param.dtype.numpy))
         for op in needed:
-            copy = copied(op, region, [copies.get(t, t) for t in op.inputs])
+            copy = clone_operation(op, region, [copies.get(t, t) for t in op.inputs])
             copies.update(zip(op.outputs, copy.outputs, strict=True))
         return shape_of(copies.get(result, result))
 

@@ -16,7 +16,7 @@ from ..base.errors import GraphError
 from ..base.shapes import SCALAR
 from ..ir import scopes
 from ..ir.apply import apply, constant
-from ..ir.builder import copied
+from ..ir.builder import clone_operation
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.structured import (
@@ -157,7 +157,7 @@ class Recompute(ForwardValues):
         inputs = [*op.inputs]
         if Effect.RANDOM in op.definition.effects and not _is_told(op):
             inputs += _forward_instance(self.forward)
-        return copied(op, self.region, map(self.region.resolve, inputs), f"{op.name}/again")
+        return clone_operation(op, self.region, map(self.region.resolve, inputs), f"{op.name}/again")
 
 
 class _Branches:

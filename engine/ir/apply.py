@@ -81,7 +81,7 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
     )
     try:
         infer_shapes(op)
-        place(op)
+        apply_scope_attributes(op)
     except TagloomError as error:
         discard(op)
         if error.operation is None:
@@ -91,7 +91,7 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
     return op
 
 
-def place(op: Operation) -> None:
+def apply_scope_attributes(op: Operation) -> None:
     """Give a new operation the device, the colocation and the gradient of the current scope."""
     scope = scopes.current()
     if scope.gradients:
@@ -377,7 +377,7 @@ def _append_constant(array: Any, shape: Any, name: str | None) -> Tensor:
         attrs={"value": array},
         source=user_source(),
     )
-    place(op)
+    apply_scope_attributes(op)
     return op.outputs[0]
 
 

@@ -163,14 +163,16 @@ def make_constant(
     return Operation(region, "Const", name, (), outputs, attrs={"value": array}, **fields).outputs[0]
 
 
-def copied(op: Operation, region: Region, inputs: Iterable[Tensor], name: str | None = None, **more: Any) -> Operation:
+def clone_operation(
+    op: Operation, region: Region, inputs: Iterable[Tensor], name: str | None = None, **more: Any
+) -> Operation:
     """Append a copy of an operation to a region, with other inputs and the fields in `more` replaced."""
     fields = {"attrs": dict(op.attrs), "device": op.device, "source": op.source, "origin": op.origin, **more}
     outputs = [(t.dtype, t.shape) for t in op.outputs]
     return Operation(region, op.type, region.graph.unique_name(name or op.name), inputs, outputs, **fields)
 
 
-def made_again(
+def restore_operation(
     region: Region, type: str, name: str, outputs: Sequence[tuple[DType, Shape]], **fields: Any
 ) -> Operation:
     """Append an operation read from a text or pickle, with its outputs; the caller connects its inputs afterwards."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ..base.errors import GraphError, TagloomError
-from ..base.wording import shortened
+from ..base.wording import shorten_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,7 +87,7 @@ def _shorten_value(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array of {value.dtype} {value.shape}"
     text = " ".join(repr(value).split())
-    return shortened(text) if len(text) <= _MOST else f"{text[:_MOST]}..."
+    return shorten_line(text) if len(text) <= _MOST else f"{text[:_MOST]}..."
 
 
 def _package_of(frame: FrameType) -> str:

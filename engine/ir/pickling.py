@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..base.dtypes import DType
 from ..base.shapes import Shape
 from ..base.source_lines import Source
-from .builder import made_again
+from .builder import restore_operation
 from .operation import Operation, Origin
 from .region import Region
 from .tensor import Tensor
@@ -96,7 +96,8 @@ def rebuild(graph: Graph, blocks: Sequence[Block], nodes: Sequence[Node]) -> Non
     for block in blocks[1:]:
         regions.append(Region(graph, regions[block.parent], block.role))
     operations = [
-        made_again(regions[n.region], n.type, n.name, [(dtype, shape) for dtype, shape, _ in n.outputs]) for n in nodes
+        restore_operation(regions[n.region], n.type, n.name, [(dtype, shape) for dtype, shape, _ in n.outputs])
+        for n in nodes
     ]
     # Only now are inputs connected: back edges and saved values refer to operations further down the list.
     for op, node in zip(operations, nodes, strict=True):

@@ -17,7 +17,7 @@ from ..base.dtypes import DType
 from ..base.shapes import SCALAR, Shape
 from . import scopes
 from .accesses import close_branches, close_loop
-from .apply import place, scoped_name
+from .apply import apply_scope_attributes, scoped_name
 from .operation import Operation
 from .region import Region
 from .tensor import Tensor
@@ -81,7 +81,7 @@ def make_cond(
     outputs = [(t.dtype, shape) for t, shape in zip(branches[0].results, shapes, strict=True)]
     controls = scopes.current().control_inputs
     op = append_cond(scopes.current_region(), pred, branches, outputs, scoped_name(name), source, controls, **attrs)
-    place(op)
+    apply_scope_attributes(op)
     return op
 
 
@@ -128,7 +128,7 @@ def make_while(
         control_inputs=scopes.current().control_inputs,
         attrs={"saved_outputs": [], **attrs},
     )
-    place(op)
+    apply_scope_attributes(op)
     return op
 
 

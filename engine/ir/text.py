@@ -31,7 +31,7 @@ from ..base.errors import GraphError
 from ..base.settings import WINDOW
 from ..base.shapes import Shape
 from ..base.source_lines import user_source
-from .builder import made_again
+from .builder import restore_operation
 from .definition import REQUIRED, definition_of
 from .graph import Graph
 from .operation import Operation
@@ -195,7 +195,7 @@ class _Parser:
         self.check_free(start, name)
         unique = region.graph.unique_name(name)
         fields = {"attrs": attrs, "regions": regions, "device": device, "source": self.source}
-        op = made_again(region, type_, unique, outputs, **fields)
+        op = restore_operation(region, type_, unique, outputs, **fields)
         self.ops[name] = op
         self.lines[op] = start
         self.inputs.append((op, inputs, controls))

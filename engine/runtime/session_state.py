@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base import nest
 from ..base.array_like import UnreadArray
-from ..base.deferred import made
+from ..base.deferred import build_deferred
 from ..base.errors import GraphError
 from ..base.resources import Resource
 from ..compile.place.processes import require_here
@@ -172,7 +172,7 @@ class SessionState:
         self._steps.check_open()
         async with turns_at(self.resources):
             self._steps.check_open()
-            values = made(self.resources.snapshot())
+            values = build_deferred(self.resources.snapshot())
         return await self._taken_out(values)  # type: ignore[no-any-return]
 
     async def restore(

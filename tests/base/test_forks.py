@@ -87,12 +87,12 @@ def test_the_garbage_collector_goes_on_in_a_child_whose_parent_has_paused_it():
     paused, released = threading.Event(), threading.Event()
 
     def pause():
-        with collector.paused():
+        with collector.pause_collections():
             paused.set()
             released.wait(60)
 
     def check():
-        with collector.paused():
+        with collector.pause_collections():
             inside = gc.isenabled()
         return gc.isenabled() and not inside
 

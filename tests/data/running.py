@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import numpy as np
-from tagloom.base.deferred import made
+from tagloom.base.deferred import build_deferred
 from tagloom.training.checkpoints.structures import decode_structure, encode_structure
 
 
@@ -45,7 +45,7 @@ def through_a_file(state):
         arrays.append(array.copy())
         return str(len(arrays) - 1)
 
-    text = json.dumps(encode_structure(made(state), add, "pipeline", later=[]))
+    text = json.dumps(encode_structure(build_deferred(state), add, "pipeline", later=[]))
     return decode_structure(json.loads(text), lambda name: arrays[int(name)], lambda name: arrays[int(name)][()])
 
 

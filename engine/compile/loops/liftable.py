@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...ir.builder import Builder, copied
+from ...ir.builder import Builder, clone_operation
 from ...ir.definition import Batched
 from ...ir.loops import Loop
 from ...ir.operation import Operation
@@ -172,7 +172,7 @@ class Liftable:
             elif op in self._emits:
                 outputs = self._emits[op](Builder(region, op), operands)
             else:
-                outputs = copied(op, region, operands).outputs
+                outputs = clone_operation(op, region, operands).outputs
             known.update(zip(op.outputs, outputs, strict=True))
         return known
 

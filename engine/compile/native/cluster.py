@@ -17,7 +17,7 @@ from typing import Any
 from ...base.settings import Settings
 from ...deadness.predicates import Predicate
 from ...deadness.regions import Liveness
-from ...ir.builder import copied
+from ...ir.builder import clone_operation
 from ...ir.connected import ConnectedSets
 from ...ir.operation import Operation
 from ...ir.program import Program
@@ -170,7 +170,7 @@ class _Clusters:
         substitute_in(branch, dict(zip(each.cond.outputs, each.results, strict=True)))
         # A constant captured from outside would cost a Switch each; a copy in the branch costs nothing.
         constants = {
-            tensor: copied(tensor.op, branch, ()).outputs[0]
+            tensor: clone_operation(tensor.op, branch, ()).outputs[0]
             for tensor in dict.fromkeys(t for op in list(branch.walk()) for t in _used_tensors(op))
             if tensor.op.is_constant and not tensor.op.control_inputs and not branch.encloses(tensor.region)
         }

@@ -20,7 +20,7 @@ _NAMED = 4  # devices that the text of an error names
 _HINT = "change one of the device scopes, or ask for soft placement"
 
 
-def asked(op: Operation) -> DeviceSpec:
+def device_constraint(op: Operation) -> DeviceSpec:
     """Return the device constraint of an operation; GraphError for an invalid device name."""
     try:
         return parse_device(str(op.device))
@@ -29,7 +29,7 @@ def asked(op: Operation) -> DeviceSpec:
         raise
 
 
-def binds(op: Operation) -> bool:
+def is_device_binding(op: Operation) -> bool:
     """Return True if the operation's device is binding, not a wish."""
     made_by_compiler = op.role in PLUMBING | ABOUT_SERIES
     return not (made_by_compiler or is_loop_merge(op) or takes_handle(op))
@@ -77,7 +77,7 @@ class Choice:
 
     def _devices_meeting_constraints(self, group: Group, able: list[DeviceSpec]) -> list[DeviceSpec]:
         """Return the able devices matching all binding constraints of a group; GraphError if there are none."""
-        asking = [op for op in group.members if op.device and binds(op)]
+        asking = [op for op in group.members if op.device and is_device_binding(op)]
         if not asking:
             return able
         spec = _intersect_constraints(asking)
@@ -111,10 +111,12 @@ def _intersect_constraints(operations: Sequence[Operation]) -> DeviceSpec:
     """Return the intersection of the operations' constraints; GraphError if two contradict each other."""
     total = DeviceSpec()
     for i, op in enumerate(operations):
-        both = total.both(asked(op))
+        both = total.both(device_constraint(op))
         if both is None:
             # Name the two operations that disagree, not the one that the intersection happened to fail on.
-            raise _contradiction_error(next(o for o in operations[:i] if asked(o).both(asked(op)) is None), op)
+            raise _contradiction_error(
+                next(o for o in operations[:i] if device_constraint(o).both(device_constraint(op)) is None), op
+            )
         total = both
     return total
 
@@ -122,17 +124,17 @@ def _intersect_constraints(operations: Sequence[Operation]) -> DeviceSpec:
 def _contradiction_error(one: Operation, other: Operation) -> GraphError:
     return GraphError(
         f"{one.name} and {other.name} must be on one device, but were asked onto two",
-        wanted=f"{asked(one)} for {one.name}, built at {one.source}",
-        got=f"{asked(other)} for {other.name}, built at {other.source}",
+        wanted=f"{device_constraint(one)} for {one.name}, built at {one.source}",
+        got=f"{device_constraint(other)} for {other.name}, built at {other.source}",
         operation=other,
         hint=_HINT,
     )
 
 
-def wished(operations: Sequence[Operation], candidates: list[DeviceSpec]) -> list[DeviceSpec]:
+def devices_meeting_wishes(operations: Sequence[Operation], candidates: list[DeviceSpec]) -> list[DeviceSpec]:
     """Return the candidates meeting also the wishes of operations, as far as possible; earlier wishes win."""
     for op in operations:
-        fitting = [d for d in candidates if asked(op).allows(d)] if op.device else []
+        fitting = [d for d in candidates if device_constraint(op).allows(d)] if op.device else []
         candidates = fitting or candidates
     return candidates
 

@@ -16,7 +16,7 @@ from ...ir.program import Program, needed
 from ...ir.tensor import Tensor
 from ...ir.topological import topological_order
 from ...ir.traits import ABOUT_SERIES, SWITCHES, Role
-from .constraints import Choice, Supports, binds, wished
+from .constraints import Choice, Supports, devices_meeting_wishes, is_device_binding
 from .groups import PLUMBING, Group, find_groups, is_invariant, is_loop_merge, stored_by, users_of
 from .parts import moves, size_of
 
@@ -136,7 +136,9 @@ class _Placement:
     def apply_wishes(self, group: Group, operations: Sequence[Operation]) -> None:
         """Narrow a group's candidates by the wishes of its operations, and place the group on a single candidate."""
         if group.device is None:
-            group.candidates = wished([op for op in operations if not binds(op)], group.candidates)
+            group.candidates = devices_meeting_wishes(
+                [op for op in operations if not is_device_binding(op)], group.candidates
+            )
             group.device = group.candidates[0] if len(group.candidates) == 1 else None
 
     def place_computations(self) -> None:

@@ -9,7 +9,7 @@ from ...base.device_names import DeviceSpec
 from ...base.errors import GraphError
 from ...base.wording import short_device
 from ...ir.operation import Operation
-from .constraints import asked
+from .constraints import device_constraint
 
 
 def require_here(operations: Iterable[Operation], devices: Sequence[DeviceSpec]) -> None:
@@ -26,13 +26,13 @@ def require_here(operations: Iterable[Operation], devices: Sequence[DeviceSpec])
     for op in operations:
         name = str(op.device) if op.device else ""
         if name and name not in seen:
-            process = replace(asked(op), type=None, index=None)
+            process = replace(device_constraint(op), type=None, index=None)
             seen[name] = any(process.allows(device) for device in devices)
         if name and not seen[name]:
             raise GraphError(
                 f"{op.name} is asked onto a device of another machine",
                 wanted=f"a device of this process: {', '.join(map(short_device, devices[:4]))}",
-                got=short_device(asked(op)),
+                got=short_device(device_constraint(op)),
                 operation=op,
                 hint="leave job and task out of the name; a session computes in its own process, also under soft "
                 "placement: open another session there, and send it the values",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.builder import copied
+from ...ir.builder import clone_operation
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
@@ -32,7 +32,7 @@ def merge_duplicates(program: Program) -> Program:
         for around in region.ancestors():
             if (around, key) in seen:
                 return seen[around, key]
-        copy = copied(op, region, inputs, origin=None)
+        copy = clone_operation(op, region, inputs, origin=None)
         seen[region, key] = copy.outputs
         return copy.outputs
 
