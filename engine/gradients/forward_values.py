@@ -80,8 +80,10 @@ class ForwardValues:
         owner = self.forward.owner
         assert owner is not None
         if self.index is None:
+            # A branch runs at most once, so one value is saved, alive only if the branch ran.
             branch = owner.regions.index(self.forward)
             return apply("MaybeGet", self._resolve_outside(save_maybe(owner, branch, tensor)))  # type: ignore[no-any-return]
+        # The body of a loop saves a value in each iteration, in slots by the number of the iteration.
         return read_slot(self._resolve_outside(save_series(owner, tensor)), self.index, tensor)
 
     def _compute_counter(self, tensor: Tensor) -> Tensor | None:
@@ -126,6 +128,7 @@ def counter(param: Tensor, index: Tensor) -> Tensor | None:
     if step == 0:
         return start
     offset = index if step == 1 else index * constant(step, int64)
+    # The number of the iteration is int64, whatever the dtype of the counter.
     if param.dtype is not int64:
         offset = apply("Cast", offset, dtype=param.dtype)
     return offset if _is_zero(start) else start + offset

@@ -91,6 +91,7 @@ class WhileGradient:
         return scopes.current_region().resolve(trip_count(self.op))
 
     def _add_variable(self, init: Tensor, shape: Shape, name: str) -> Tensor:
+        # A While has equal parameters in both regions, although the predicate reads only the count.
         self.inits.append(init)
         self.cond.add_param(init.dtype, shape, f"{self.op.name}_grad/{name}")
         return self.body.add_param(init.dtype, shape, f"{self.op.name}_grad/{name}")
@@ -147,6 +148,7 @@ class WhileGradient:
             self._running_sum(tensor, total)
 
     def _collect_slot(self, tensor: Tensor, slot: Slot) -> None:
+        # Deferred, as `gradient` is made only once its body is complete.
         self.finish.append((tensor, lambda: save_series(self.gradient, slot.value, slot.index)))
 
     def _running_sum(self, tensor: Tensor, total: Tensor) -> None:
@@ -154,6 +156,7 @@ class WhileGradient:
         before = self._add_variable(init, init.shape, "sum")
         position = len(self.inits) - 1
         with scopes.within(device=(total.op.device, *self.walk.devices)):  # the sum stays where its terms are made
+            # Series are added slot by slot: iterations may contribute to different slots.
             after = apply("SeriesAdd", before, total) if tensor.dtype is series else add(before, total)
         self.body.results.append(after)
         self._last_sum(tensor, position)

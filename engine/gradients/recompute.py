@@ -203,6 +203,7 @@ class Rerun:
     def __init__(self, op: Operation, inits: Sequence[Tensor], first: Tensor, stop: Tensor, attrs: Any) -> None:
         cond, body = new_region("recomputed loop predicate"), new_region("recomputed loop body")
         for region in (cond, body):
+            # Variable 0 of a rerun is the number of the forward iteration; the forward variables follow it.
             region.add_param(int64, SCALAR, f"{op.name}/again/index")
             for param in op.regions[1].params:
                 region.add_param(param.dtype, param.shape, f"{param.op.name}/again")

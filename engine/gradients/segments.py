@@ -36,6 +36,7 @@ class _Segments(WhileGradient):
 
     def _count_iterations(self) -> Tensor:
         self.trips = super()._count_iterations()
+        # Rounded up: the last segment, the first one to be walked, may be shorter.
         return self.trips if self.every == 1 else (self.trips + (self.every - 1)) // self.every
 
     def _walk_body(self) -> Cotangents:
@@ -44,6 +45,7 @@ class _Segments(WhileGradient):
         number = self.body.params[0] - constant(1, int64)
         self.body.results.append(number)
         first = number * constant(self.every, int64)
+        # The trip count bounds only the last segment.
         stop = apply("Minimum", first + constant(self.every, int64), self.trips)
         rerun = Rerun.of_segment(self.op, first, stop)
         self.segment = _Segment(self, inner, rerun, first, stop)
@@ -61,7 +63,7 @@ class _Segments(WhileGradient):
         """Return the sum of the cotangents of a capture at the beginning of a segment."""
         init = self._first_sum(tensor)
         self.sums.append((tensor, len(self.inits)))
-        return self._variable(init, init.shape, "sum")
+        return self._add_variable(init, init.shape, "sum")
 
 
 class _Segment(WhileGradient):
@@ -76,6 +78,7 @@ class _Segment(WhileGradient):
         # The last cotangents belong to the variables at the segment's beginning, which the body around carries on.
         self.starts = self.forward.params
         self.totals = [None] * len(self.op.outputs)
+        # Cotangents of the variables after this segment: the walk of the next segment left them in the body around.
         for k, i in enumerate(self.variables):
             self.totals[i] = around.body.params[1 + k]
         self.saved = around.saved

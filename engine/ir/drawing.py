@@ -20,7 +20,7 @@ def to_dot(graph: Graph) -> str:
         "  edge [fontsize=8];",
         *_draw_region(graph.root, 1),
     ]
-    lines += [_INDENT + draw_edge for op in graph.get_operations() for draw_edge in edges(op)]
+    lines += [_INDENT + edge for op in graph.get_operations() for edge in edges(op)]
     return "\n".join([*lines, "}"]) + "\n"
 
 

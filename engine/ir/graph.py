@@ -417,6 +417,7 @@ class Graph:
     def __reduce__(self) -> Any:
         from .pickling import details, skeleton
 
+        # In two steps: `details` may refer to operations, which must exist before they are referred to.
         return _remade, skeleton(self), details(self)
 
     def __setstate__(self, found: dict[str, Any]) -> None:

@@ -188,6 +188,7 @@ class Loop:
         start = None if step is None else self._known_start(self.start(tensor))
         if start is None or step is None:
             return None
+        # In Python integers, which do not overflow: in its own dtype a counter would wrap around.
         last = start + step * (count - 1)
         info = np.iinfo(tensor.dtype.numpy)
         return start + step * np.arange(count, dtype=tensor.dtype.numpy) if info.min <= last <= info.max else None

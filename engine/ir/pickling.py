@@ -120,8 +120,8 @@ def _connect_operation(op: Operation, node: Node, operations: Sequence[Operation
         tensor._consumers = {operations[i]: None for i in users}
 
 
-def _tensors_at(places_of: Iterable[Place], operations: Sequence[Operation]) -> list[Tensor]:
-    return [operations[i].outputs[k] for i, k in places_of]
+def _tensors_at(places: Iterable[Place], operations: Sequence[Operation]) -> list[Tensor]:
+    return [operations[i].outputs[k] for i, k in places]
 
 
 # Not pickled: the receiving process makes these anew, since no thread builds an unpickled graph.

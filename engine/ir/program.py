@@ -158,6 +158,7 @@ class _Copier:
         self.watches: list[Operation] = []
 
     def run(self) -> Program:
+        # All feeds, even if no fetch needs them: a step passes a value for each.
         for i, tensor in enumerate(self.program.feeds):
             name, key = self.graph.unique_name(tensor.op.name), key_of(tensor.op)
             feed = Operation(
@@ -175,6 +176,7 @@ class _Copier:
         self.watched = [t for t in self.program.watched if self.needs.runs(t)]
         self.needs.add(self.watched)
         self.copy_region(self.program.graph.root, self.graph.root)
+        # Back edges last: only now are their sources copied.
         for op, index, tensor in self.patches:
             op.update_input(index, self.env[tensor])
         return Program(
@@ -282,6 +284,7 @@ class _Copier:
                 # Notes of passes about a variable, such as `carried`, stay with it.
                 copied.op.attrs.update(param.op.attrs)
             self.copy_region(region, copy)
+            # The predicate has a single result, which is always needed; the body has one for each variable.
             wanted = region.results if region is op.regions[0] else [region.results[i] for i in kept]
             copy.results = [self.env[t] for t in wanted]
             regions.append(copy)

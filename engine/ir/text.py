@@ -292,6 +292,7 @@ class _Parser:
             self.saved.append((op, kind, branch, value, index))
 
     def connect_operations(self) -> None:
+        # After all operations are read, because back edges refer to later lines.
         for op, inputs, controls in self.inputs:
             op.inputs = [self.tensor(r) for r in inputs]
             op.control_inputs = [self.named(r) for r in controls]

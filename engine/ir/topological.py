@@ -61,6 +61,7 @@ def captures(op: Operation, known: Captured) -> list[Operation]:
         if inner:
             work += inner
         else:
+            # All structured operations inside are in `known` by now.
             owner = work.pop()
             saved = owner.attrs.get("saved_outputs", ())
             found = {t.op: None for e in saved for t in (e.value, e.index) if t is not None}
@@ -80,6 +81,7 @@ def _sort_by_needs(operations: Sequence[Operation], needs: dict[Operation, set[O
     for op in operations:
         for source in needs[op]:
             users[source].append(op)
+    # Sorted already, and so a heap: positions grow along `operations`.
     ready = [position[op] for op in operations if not waiting[op]]
     found = []
     while ready:

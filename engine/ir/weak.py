@@ -38,6 +38,7 @@ def gives_way(dtype: DType, other: DType) -> bool:
 
 
 def _rank_of_kind(dtype: DType) -> int:
+    # Kinds in the order of promotion; 0 for dtypes that never give way, such as bool and string.
     return 1 if dtype.is_integer else 2 if dtype.is_floating else 3 if dtype.is_complex else 0
 
 

@@ -255,6 +255,7 @@ class _HostBlocks(_Blocks):
         return sum(nbytes(t) for t in dict.fromkeys([*choice.results, *rows]) if liftable.varies[t])
 
     def _provide_counter(self, like: Operation) -> Tensor:
+        # One counter, as `_choose_operations` refuses others; set by `_write_blocks` before this hook is called.
         (counter,) = self._counters
         return counter
 
