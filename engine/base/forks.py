@@ -94,7 +94,7 @@ _holds: list[Hold] = []
 building = Hold(1.0)  # tracing and compiling, which import modules and pause the garbage collector
 
 
-def _before() -> None:
+def _hold_before_fork() -> None:
     for hold in _holds:
         hold.before()
 
@@ -118,4 +118,4 @@ def _after_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+    os.register_at_fork(before=_hold_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -50,11 +50,11 @@ class Shape:
         elif dims is None:
             self._dims = None
         elif isinstance(dims, Integral) and not isinstance(dims, bool):
-            self._dims = (_dimension(dims),)
+            self._dims = (_parse_dimension(dims),)
         elif isinstance(spec := getattr(dims, "shape", None), Shape):  # of a TensorSpec
             self._dims = spec._dims
         else:
-            self._dims = _dimensions(dims)
+            self._dims = _parse_dimensions(dims)
 
     @property
     def rank(self) -> int | None:
@@ -159,7 +159,7 @@ class Shape:
         n = max(len(self._dims), len(other._dims))
         left = (1,) * (n - len(self._dims)) + self._dims
         right = (1,) * (n - len(other._dims)) + other._dims
-        return Shape([_broadcast(a, b, self, other) for a, b in zip(left, right, strict=True)])
+        return Shape([_broadcast_dimension(a, b, self, other) for a, b in zip(left, right, strict=True)])
 
     def concatenate(self, other: Any) -> Shape:
         """Return the dimensions of this shape followed by the dimensions of `other`."""
@@ -207,13 +207,13 @@ class Shape:
 UNKNOWN = Shape(None)
 
 
-def _dimensions(dims: Any) -> tuple[Dimension, ...]:
+def _parse_dimensions(dims: Any) -> tuple[Dimension, ...]:
     """Return dimensions as a tuple; ShapeError if they are no sequence of sizes."""
     try:
         # Iterable, but never meant as sizes.
         if isinstance(dims, (str, bytes, dict)):
             raise TypeError
-        return tuple(_dimension(d) for d in dims)
+        return tuple(_parse_dimension(d) for d in dims)
     except (TypeError, ValueError) as error:
         if isinstance(error, TagloomError):
             raise
@@ -225,7 +225,7 @@ def _dimensions(dims: Any) -> tuple[Dimension, ...]:
         ) from None
 
 
-def _dimension(value: Any) -> Dimension:
+def _parse_dimension(value: Any) -> Dimension:
     """Return a dimension as an int, or None if unknown; ShapeError if negative."""
     if value is None:
         return None
@@ -240,7 +240,7 @@ def _dimension(value: Any) -> Dimension:
     return size
 
 
-def _broadcast(a: Dimension, b: Dimension, left: Shape, right: Shape) -> Dimension:
+def _broadcast_dimension(a: Dimension, b: Dimension, left: Shape, right: Shape) -> Dimension:
     """Return the broadcast of two dimensions; None only if possibly 1; ShapeError if they do not broadcast."""
     if a == b or b == 1:
         return a

@@ -53,7 +53,7 @@ def parse_size(size: SupportsIndex | str, name: str = "size", least: int = 1) ->
     536870912
     """
     try:
-        found = _read(size) if isinstance(size, str) else operator.index(size)
+        found = _parse_size(size) if isinstance(size, str) else operator.index(size)
     except (TypeError, ValueError, OverflowError):
         found = -1
     # True is an int in Python, but no size.
@@ -63,7 +63,7 @@ def parse_size(size: SupportsIndex | str, name: str = "size", least: int = 1) ->
     return found
 
 
-def _read(text: str) -> int:
+def _parse_size(text: str) -> int:
     """Return the number of bytes in a text, -1 if malformed."""
     match = _FORM.fullmatch(text)
     unit = _UNITS.get(match[2].lower()) if match else None

@@ -77,6 +77,7 @@ class ForwardValues:
         return self._read_saved(tensor)
 
     def _read_saved(self, tensor: Tensor) -> Tensor:
+        """Return a forward value saved by the forward Cond or While."""
         owner = self.forward.owner
         assert owner is not None
         if self.index is None:

@@ -152,6 +152,7 @@ class WhileGradient:
         self.finish.append((tensor, lambda: save_series(self.gradient, slot.value, slot.index)))
 
     def _running_sum(self, tensor: Tensor, total: Tensor) -> None:
+        """Add the cotangents of all iterations up in a loop variable."""
         init = self._first_sum(tensor)
         before = self._add_variable(init, init.shape, "sum")
         position = len(self.inits) - 1

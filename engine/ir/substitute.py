@@ -13,7 +13,7 @@ from .structured import is_structured, saved_outputs
 from .tensor import Tensor
 
 
-def returned(program: Program, region: Region | None = None) -> Counter[Tensor]:
+def count_noninput_uses(program: Program, region: Region | None = None) -> Counter[Tensor]:
     """Return the number of uses of tensors other than as inputs: as results of regions, as saved values, as fetches.
 
     Parameters

@@ -12,7 +12,7 @@ from ...ir.builder import Builder
 from ...ir.definition import definition_of
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
-from ...ir.substitute import returned, substitute
+from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from .masks import above_zero, is_zero, mask_of
 from .rules import steps_of_user
@@ -24,7 +24,7 @@ MOST_USERS = 1000  # operations after a sum to search before the search gives up
 def add_epilogues(program: Program) -> Program:
     """Return the program with convolutions that include the operations after them; `program` is used up."""
     hosts = [op for op in program.graph.root.walk() if _may_have_one(op) and not op.control_inputs]
-    kept = returned(program) if hosts else Counter[Tensor]()
+    kept = count_noninput_uses(program) if hosts else Counter[Tensor]()
     waiting = _find_control_users(program) if hosts else {}
     moved = dict(pair for op in hosts for pair in _fuse_epilogue(op, kept, waiting))
     substitute(program, moved)

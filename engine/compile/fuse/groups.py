@@ -26,7 +26,7 @@ from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.structured import is_structured
-from ...ir.substitute import returned, substitute
+from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from ...ir.topological import Captured, captures
 from ...ir.traits import Effect, Role
@@ -43,11 +43,11 @@ def fuse_elementwise(program: Program) -> Program:
     # Other operations wait for these by control inputs. If one were fused, they would wait for the whole set.
     pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
     regions = [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]
-    kept = returned(program)
+    kept = count_noninput_uses(program)
     moved: dict[Tensor, Tensor] = {}
     captured: Captured = {}
     apart = dying_apart(program)
-    groups = [group for region in regions for group in _Groups(region, pinned, captured, apart).found()]
+    groups = [group for region in regions for group in _Groups(region, pinned, captured, apart).find_sets()]
     fused = {op for group in groups for op in group}
     for group in groups:
         _replace_group(group, kept, fused, moved)
@@ -68,7 +68,7 @@ class _Groups(ConnectedSets):
         members = {op for op in region.operations if op not in pinned and can_fuse(op)}
         super().__init__(region.operations, members - self._find_unsure_operations(region), captured)
 
-    def found(self) -> Iterator[list[Operation]]:
+    def find_sets(self) -> Iterator[list[Operation]]:
         """Yield the sets, each in the order of the region."""
         for group in self.sets():
             for start in range(0, len(group), MOST_STEPS):  # in order, so that parts wait in one direction only

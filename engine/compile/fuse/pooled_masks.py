@@ -14,7 +14,7 @@ from ...ir.definition import definition_of
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.static_values import static_value
-from ...ir.substitute import returned, substitute
+from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from .masks import mask_of
 
@@ -22,7 +22,7 @@ from .masks import mask_of
 def mask_before_spreading(program: Program) -> Program:
     """Return the program with masks before the spreading; `program` is used up."""
     spreads = [op for op in program.graph.root.walk() if op.definition.spreads and not op.control_inputs]
-    kept = returned(program) if spreads else Counter[Tensor]()
+    kept = count_noninput_uses(program) if spreads else Counter[Tensor]()
     moved = dict(pair for op in spreads for pair in _move_mask_first(op, kept))
     substitute(program, moved)
     return copy_program(program) if moved else program

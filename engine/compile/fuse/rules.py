@@ -93,7 +93,7 @@ def steps_of_user(tensor: Tensor, kept: Counter[Tensor]) -> tuple[Operation | No
     ----------
     tensor : Tensor
     kept : Counter
-        The uses of tensors other than by operations, from `returned`.
+        The uses of tensors other than by operations, from `count_noninput_uses`.
     """
     if len(tensor._consumers) != 1 or kept[tensor]:
         return None, []

@@ -19,9 +19,9 @@ from ...ir.loops import Loop, known_start
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.structured import add_variable, saved_outputs
-from ...ir.substitute import returned, substitute
+from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
-from .liftable import Choice, IsNative, Liftable, choose
+from .liftable import Choice, IsNative, Liftable, choose_products
 from .products import nbytes
 from .split_matmul import split_products
 
@@ -79,7 +79,7 @@ class _Fission:
         liftable = self._make_liftable()
         if split_products(self.program, liftable, True, lambda t: nbytes(t) <= most):
             liftable = self._make_liftable()
-        choice = choose(liftable, returned(self.program, self.loop.body), most)
+        choice = choose_products(liftable, count_noninput_uses(self.program, self.loop.body), most)
         if choice is not None:
             self._lift_operations(liftable, choice)
         return choice is not None

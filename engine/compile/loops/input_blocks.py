@@ -26,11 +26,11 @@ from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.structured import add_variable
-from ...ir.substitute import returned, substitute
+from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from .fission import new_counter, recomputes, row_of
-from .liftable import Choice, IsNative, Liftable, choose
+from .liftable import Choice, IsNative, Liftable, choose_products
 from .mark_swappable import is_unstacked_only
 from .products import nbytes
 from .split_matmul import split_products
@@ -80,7 +80,7 @@ class _Blocks:
         liftable = self._make_liftable()
         if split_products(self.program, liftable, self.is_counted, lambda t: 2 * nbytes(t) <= most):
             liftable = self._make_liftable()
-        kept = returned(self.program, self.loop.body)
+        kept = count_noninput_uses(self.program, self.loop.body)
         choice = self._choose_operations(liftable, kept, most)
         if choice is None or not any(liftable.varies[t] for t in choice.results):
             return False
@@ -100,7 +100,7 @@ class _Blocks:
 
     def _choose_operations(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
         # Half, since a block has at least two iterations.
-        return choose(liftable, kept, most // 2)
+        return choose_products(liftable, kept, most // 2)
 
     def _bytes_per_iteration(self, liftable: Liftable, choice: Choice) -> int:
         """Return the bytes of a block per iteration."""
@@ -234,10 +234,10 @@ class _HostBlocks(_Blocks):
     def _choose_operations(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
         """Return products and large rows of feeds to read in blocks, None unless a single counter reads all rows."""
         products = not recomputes(self.loop.op)
-        alone = choose(liftable, kept, most // 2, products)
+        alone = choose_products(liftable, kept, most // 2, products)
         multiplied = set() if alone is None else set(alone.operations)
         rows = [op for op in liftable.rows if self._is_cut(op, kept, multiplied)]
-        choice = choose(liftable, kept, most // 2, products, rows)
+        choice = choose_products(liftable, kept, most // 2, products, rows)
         counters = {liftable.rows[op][1] for op in choice.operations if op in liftable.rows} if choice else set()
         # All blocks are made by a single Cond, so all rows must have the same number.
         return choice if len(counters) == 1 else None

@@ -193,7 +193,7 @@ class Choice:
     results: list[Tensor]
 
 
-def choose(
+def choose_products(
     liftable: Liftable,
     kept: Mapping[Tensor, int],
     most: int,

@@ -18,7 +18,7 @@ from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.structured import add_variable
-from ...ir.substitute import returned, substitute
+from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from .products import inner_axis, is_product
 from .weight_gradients import running_sums
@@ -97,7 +97,7 @@ class _Merging:
 
     def _merge_sums(self, loop: Loop) -> None:
         """Merge sums of products with the factors of a side the same in all iterations."""
-        kept = returned(self.program, loop.body)
+        kept = count_noninput_uses(self.program, loop.body)
         for op in list(loop.body.operations):
             # Only the outermost sum: `_flatten_sum` collects the terms of inner sums.
             if _is_sum(op) and not any(_is_sum(user) for user in op.outputs[0]._consumers):

@@ -14,14 +14,14 @@ from ...ir.loops import change_of
 from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.structured import SavedOutput, num_results, saved_outputs
-from ...ir.substitute import returned
+from ...ir.substitute import count_noninput_uses
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 
 
 def release_saved(program: Program) -> Program:
     """Mark the last read of each slot; `program` is changed."""
-    uses = returned(program)
+    uses = count_noninput_uses(program)
     for writer in program.graph.root.walk():
         if writer.is_while:
             for series, extra in _pair_saved_outputs(writer):

@@ -15,7 +15,7 @@ from ...ir.builder import Builder
 from ...ir.loops import is_counted
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
-from ...ir.substitute import returned, substitute
+from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from .products import inner_axis, is_known, is_product
 
@@ -24,7 +24,7 @@ Piece = tuple[Tensor, int, int]  # a slice, its start and its stop
 
 def narrow_products(program: Program) -> Program:
     """Return the program with products narrowed to their used parts; `program` is used up."""
-    kept = returned(program)
+    kept = count_noninput_uses(program)
     moved: dict[Tensor, Tensor] = {}
     for op in list(program.graph.root.walk()):
         axis, pieces = _find_cut(op)

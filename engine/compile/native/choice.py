@@ -20,7 +20,7 @@ from ...kernels.native.program import NativeProgram
 from ...ops.internal import native as _operation  # noqa: F401  declares Native
 
 
-def choose(
+def append_choice(
     like: Operation,
     name: str,
     results: Sequence[Tensor],
@@ -64,7 +64,7 @@ def choose(
 
 
 def is_choice(op: Operation) -> bool:
-    """Return True for a Cond made by `choose`."""
+    """Return True for a Cond made by `append_choice`."""
     return op.is_cond and "program" in op.inputs[0].op.attrs
 
 

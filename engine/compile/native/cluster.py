@@ -22,12 +22,12 @@ from ...ir.connected import ConnectedSets
 from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.region import Region
-from ...ir.substitute import returned, substitute, substitute_in
+from ...ir.substitute import count_noninput_uses, substitute, substitute_in
 from ...ir.tensor import Tensor
 from ...ir.topological import Captured, topological_order
 from ...ir.traits import Role
 from .candidates import Candidates
-from .choice import choose, is_choice, move_into
+from .choice import append_choice, is_choice, move_into
 from .eligible import NotNative
 from .translate import translate_cluster
 from .waiting import Waiting
@@ -70,7 +70,7 @@ class _Clusters:
         self.captured: Captured = {}
         liveness = Liveness(program)
         self.apart = liveness.apart
-        self.kept = returned(program)
+        self.kept = count_noninput_uses(program)
         pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
         self.pinned = pinned
         self.candidates = Candidates(settings, liveness, pinned)
@@ -112,7 +112,7 @@ class _Clusters:
         """Return the sets of a region, without operations whose steps depend on values unknown to their set."""
         for _ in range(_MOST_ROUNDS):
             members = self.candidates.found.intersection(region.operations) - self.waiting.uneven
-            groups = _Sets(region, members, self.captured, self.waiting, self.apart).parts()
+            groups = _Sets(region, members, self.captured, self.waiting, self.apart).cut_sets()
             looking = [op for group in groups for op in self._find_value_readers(group)]
             if not looking:
                 break
@@ -152,7 +152,7 @@ class _Clusters:
         if not inputs or not results or moved > MOST_MOVED * sum(map(_computing_weight, group)):
             self.candidates.reasons.update(dict.fromkeys(group, _TOO_LITTLE))
             return
-        cond = choose(group[-1], program.name, results, program, inputs, dead_silent=True)
+        cond = append_choice(group[-1], program.name, results, program, inputs, dead_silent=True)
         yield _Chosen(group, results, cond)
 
     def _results_used_outside(self, group: Sequence[Operation]) -> list[Tensor]:
@@ -204,7 +204,7 @@ class _Sets(ConnectedSets):
         self.apart = apart
         super().__init__(region.operations, members, captured)
 
-    def parts(self) -> list[list[Operation]]:
+    def cut_sets(self) -> list[list[Operation]]:
         """Return the sets, cut to MOST operations in the region's order, so that parts wait in a single direction."""
         parts: list[list[Operation]] = []
         for group in self.sets():

@@ -20,7 +20,7 @@ from ...ir.region import Region
 from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
 from ...kernels.native.program import NativeProgram
-from .choice import choose, move_into
+from .choice import append_choice, move_into
 from .eligible import NotNative
 from .rules import ON_CPU, Rules
 from .translate import translate
@@ -85,7 +85,7 @@ def _outermost_loops(
 
 
 def _append_native_choice(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Operation:
-    return choose(op, op.name, op.outputs, program, inputs, _outside_control_inputs(op))
+    return append_choice(op, op.name, op.outputs, program, inputs, _outside_control_inputs(op))
 
 
 def _outside_control_inputs(op: Operation) -> list[Operation]:

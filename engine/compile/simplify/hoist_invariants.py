@@ -14,7 +14,7 @@ from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.region import Region
 from ...ir.structured import is_structured, num_results, saved_outputs
-from ...ir.substitute import returned, substitute
+from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect, Role
 
@@ -31,7 +31,7 @@ def hoist_invariants(program: Program) -> Program:
             loop = Loop(op)
             # A loop of unknown length may run no iteration.
             if loop.trip_count():
-                invariants, read = _find_invariants(loop, pinned, returned(program, loop.body))
+                invariants, read = _find_invariants(loop, pinned, count_noninput_uses(program, loop.body))
                 _move_before_loop(invariants, loop.body, op)
                 substitute(program, read)
     return program
