@@ -12,7 +12,7 @@ from .rules import steps_of_user
 
 
 def mask_of(result: Tensor, kept: Counter[Tensor]) -> Operation | None:
-    """Return the masking operation if it is the only use of `result`, else None; `kept` comes from `returned`."""
+    """Return the masking operation if it is the only use of `result`, else None; `kept` counts non-input uses."""
     mask, steps = steps_of_user(result, kept)
     if mask is None or steps[-1][0] != "where" or mask.inputs[1] is not result or not is_zero(mask.inputs[2]):
         return None
