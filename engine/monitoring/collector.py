@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..base.extras import import_extra
-from ..runtime.observe.prometheus import Sessions, samples
+from ..runtime.observe.prometheus import Sessions, walk_samples
 
 
 class Collector:
@@ -63,7 +63,7 @@ class Collector:
         iterable of prometheus_client.Metric
         """
         families: dict[str, Any] = {}
-        for metric, labels, value in samples(self._sessions):
+        for metric, labels, value in walk_samples(self._sessions):
             name = f"tagloom_{metric.name}"
             if name not in families:
                 # OpenMetrics names a counter's family without the suffix of its samples.

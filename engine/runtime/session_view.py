@@ -14,7 +14,7 @@ from ..ir.graph import Graph
 from .devices.session_devices import SessionDevice, memory_figures
 from .memory.session_swap import Swapping
 from .observe.statistics import Statistics
-from .observe.tellers import Tellers, TellsStatistics
+from .observe.tellers import StatisticsRegistry, StatisticsSource
 from .observe.watch import Watch
 from .resources.manager import ResourceManager
 from .scheduling.blocking_calls import BlockingCalls
@@ -53,7 +53,7 @@ class SessionView(SessionState):
         super().__init__(graph, resources, devices, steps, cores)
         self._threads = threads
         self._swapping = swapping
-        self._tellers = Tellers()
+        self._tellers = StatisticsRegistry()
         self._observing = AsyncExitStack()  # the server opened for `Settings.observe`
         self._last_report = Report()  # the report of a closed session
 
@@ -67,7 +67,7 @@ class SessionView(SessionState):
             figures=self._tellers.statistics(self.resources.statistics()),
         )
 
-    def include_statistics(self, kind: str, name: str, source: TellsStatistics) -> None:
+    def include_statistics(self, kind: str, name: str, source: StatisticsSource) -> None:
         """Add a source of statistics, such as a Checkpointer or a pipeline, to :meth:`statistics`.
 
         Parameters

@@ -153,9 +153,13 @@ async def test_the_client_library_reads_it(tmp_path):
 
 def test_numbers_are_written_as_they_are_read():
     wanted = {True: "1", 3: "3", 0.1: "0.1", math.inf: "+Inf", -math.inf: "-Inf"}
-    assert {each: prometheus._number(each) for each in wanted} == wanted
-    assert prometheus._number(math.nan) == "NaN"
-    assert [prometheus._number(each) for each in (np.int64(4), np.float64(0.1), np.bool_(True))] == ["4", "0.1", "1"]
+    assert {each: prometheus._format_number(each) for each in wanted} == wanted
+    assert prometheus._format_number(math.nan) == "NaN"
+    assert [prometheus._format_number(each) for each in (np.int64(4), np.float64(0.1), np.bool_(True))] == [
+        "4",
+        "0.1",
+        "1",
+    ]
 
 
 def test_what_is_no_session_is_refused():

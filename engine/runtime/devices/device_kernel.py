@@ -40,13 +40,13 @@ class DeviceKernel:
 
     def __init__(self, op: Operation, device_values: DeviceValues) -> None:
         definition = op.definition
-        where = _where(op)
+        where = _find_place(op)
         self._device_values = device_values
         self._on_host = bound_kernel(op, np)
         kernel = bound_kernel(op, device_values.xp)
         compiled = _find_compiled(op, device_values, kernel) if where == "device" and device_values.native else None
         self._compiled = compiled
-        self._on_device = self._on_host if where == "host" else device_values.calling(compiled or kernel)
+        self._on_device = self._on_host if where == "host" else device_values.wrap_kernel(compiled or kernel)
         self._first = int(definition.stateful)  # the context comes first
         hosts = [True] * len(op.inputs) if where == "host" else _host_inputs(op, compiled)
         self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]
@@ -74,14 +74,14 @@ class DeviceKernel:
     def __call__(self, *arguments: Any) -> Any:
         """Return the kernel's result, or an awaitable of the result."""
         if self._is_plain and (kernel := self._at_once(arguments)) is not None:
-            return self._call(kernel, arguments)
+            return self._call_kernel(kernel, arguments)
         given = list(arguments)
-        stays = self._stays(given)
-        coming = self._coming(given, stays)
+        stays = self._runs_on_host(given)
+        coming = self._begin_input_copies(given, stays)
         kernel = self._on_host if stays else self._on_device
         if coming or (self._waits and not stays):
-            return self._later(kernel, given, coming)
-        return self._call(kernel, given)
+            return self._call_after_copies(kernel, given, coming)
+        return self._call_kernel(kernel, given)
 
     def _at_once(self, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """Return the kernel if all inputs are in the memory of the device, or of the host, as most are; else None."""
@@ -89,48 +89,48 @@ class DeviceKernel:
             return None if self._waits else self._on_device
         return self._on_host if self._may_stay and all(map(stays_on_host, arguments)) else None
 
-    def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
+    def _call_kernel(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
         """Call a kernel whose inputs are in place; return an awaitable if the device has too much work queued."""
         result = kernel(*given)
         event = None if kernel is self._on_host else self._device_values.device.backpressure()
-        return result if event is None else _after(event, result)
+        return result if event is None else _return_after(event, result)
 
-    def _stays(self, given: Sequence[Any]) -> bool:
+    def _runs_on_host(self, given: Sequence[Any]) -> bool:
         """Return True if the host computes this instance."""
         if self._looks:
             return all(not self._device_values.has(given[self._first + i]) for i in self._looks)
         if self._series:
             return not any(
-                self._device_values.has(each) or isinstance(each, SwappableArray) for each in self._saved(given)
+                self._device_values.has(each) or isinstance(each, SwappableArray) for each in self._series_values(given)
             )
         return self._may_stay and all(stays_on_host(given[self._first + i]) for i in self._values)
 
-    def _saved(self, given: Sequence[Any]) -> Iterator[Any]:
+    def _series_values(self, given: Sequence[Any]) -> Iterator[Any]:
         """Yield the values of series among the inputs; some series of integers hold values in the host's memory."""
         for i in self._series:
             if isinstance(given[i], Series):
                 yield from (given[i].at(index) for index in given[i].indices())
 
-    def _coming(self, given: list[Any], stays: bool) -> list[Coming]:
+    def _begin_input_copies(self, given: list[Any], stays: bool) -> list[Coming]:
         """Begin all copies of inputs; put ready values into `given`, and return the copies under way."""
-        wanted = [] if stays else [*self._inputs(given), *self._mixed(given)]
-        coming = self._begun([*wanted, *self._slots(given)])
+        wanted = [] if stays else [*self._inputs_to_copy(given), *self._series_values_to_copy(given)]
+        coming = self._begin_copies([*wanted, *self._variables_to_copy(given)])
         for i, wants_host in enumerate(self._hosts, self._first):
             if wants_host and self._device_values.has(given[i]):
-                coming.append((_place(given, i), self._device_values.fetched(given[i])))
+                coming.append((_put_at(given, i), self._device_values.begin_copy_to_host(given[i])))
         return coming
 
-    def _begun(self, wanted: list[tuple[Put, Any]]) -> list[Coming]:
+    def _begin_copies(self, wanted: list[tuple[Put, Any]]) -> list[Coming]:
         """Begin copies to the device; put ready arrays in place, and return the copies under way."""
         coming = []
         for (put, _), pending in zip(wanted, self._device_values.copy_in([value for _, value in wanted]), strict=True):
             if pending.copy is None or pending.is_there:
                 put(pending.array)
             else:
-                coming.append((_given(put, pending.array), pending.copy))
+                coming.append((_put_ready_array(put, pending.array), pending.copy))
         return coming
 
-    def _inputs(self, given: list[Any]) -> Iterator[tuple[Put, Any]]:
+    def _inputs_to_copy(self, given: list[Any]) -> Iterator[tuple[Put, Any]]:
         """Yield the inputs to be copied to the device; scalars beside arrays stay, as kernels take them as they are."""
         for i in (i + self._first for i in self._values):
             value = given[i]
@@ -139,15 +139,15 @@ class DeviceKernel:
             elif not (
                 self._device_values.has(value) or (self._host_backed and given[self._first].keeps_on_host(value))
             ):
-                yield _place(given, i), value
+                yield _put_at(given, i), value
 
-    def _slots(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
+    def _variables_to_copy(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
         """Yield the variables written from outside and not on the device yet."""
         for each in given if self._on_device is not self._on_host else ():
             if isinstance(each, VariableSlot) and each.in_host is not None:
-                yield _moved(each, each.in_host), each.in_host
+                yield _put_into_variable(each, each.in_host), each.in_host
 
-    def _mixed(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
+    def _series_values_to_copy(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
         """Yield the values in the host's memory of series that also hold values on the device."""
         for series in (given[i] for i in self._series if isinstance(given[i], Series)):
             for index in series.indices():
@@ -156,7 +156,7 @@ class DeviceKernel:
                 ):
                     yield partial(series.put, index), value
 
-    async def _later(self, kernel: Callable[..., Any], given: list[Any], coming: list[Coming]) -> Any:
+    async def _call_after_copies(self, kernel: Callable[..., Any], given: list[Any], coming: list[Coming]) -> Any:
         """Wait for copies under way; return a Continuation of the kernel, to run the instance as any other."""
         for put, event in coming:
             put(await event)
@@ -171,8 +171,8 @@ class DeviceKernel:
 
     def _go_on(self, kernel: Callable[..., Any], given: list[Any]) -> Any:
         """Call a kernel whose inputs are in place, unless a variable was written from outside in the meantime."""
-        coming = self._begun(list(self._slots(given)))
-        return self._later(kernel, given, coming) if coming else self._call(kernel, given)
+        coming = self._begin_copies(list(self._variables_to_copy(given)))
+        return self._call_after_copies(kernel, given, coming) if coming else self._call_kernel(kernel, given)
 
 
 def _host_inputs(op: Operation, compiled: Compiled | None) -> list[bool]:
@@ -187,25 +187,25 @@ def _find_compiled(op: Operation, device_values: DeviceValues, otherwise: Callab
     return find_compiled(device_values.xp, op.type, op.attrs, outputs, otherwise)
 
 
-async def _after(event: Event[Any], result: Any) -> Any:
+async def _return_after(event: Event[Any], result: Any) -> Any:
     """Return a result after the device is ready for more work."""
     await event
     return await result if hasattr(type(result), "__await__") else result
 
 
-def _place(given: list[Any], i: int) -> Put:
+def _put_at(given: list[Any], i: int) -> Put:
     return partial(given.__setitem__, i)
 
 
-def _given(put: Put, array: Any) -> Put:
+def _put_ready_array(put: Put, array: Any) -> Put:
     return lambda _: put(array)
 
 
-def _moved(slot: VariableSlot, old: Any) -> Put:
+def _put_into_variable(slot: VariableSlot, old: Any) -> Put:
     return partial(slot.move, old)
 
 
-def _where(op: Operation) -> str:
+def _find_place(op: Operation) -> str:
     """Return the place of an operation; "host" for stores of dtypes that no device has."""
     where = runs_on(op)
     named = [op.attrs[name] for name in ("dtype", "elem_type") if name in op.definition.attrs]

@@ -100,7 +100,7 @@ class DeviceValues:
             If there is no room for all of them; no copy has begun then, so the new arrays are released at once.
         """
         arrays = [np.asarray(value) for value in values]
-        copies = [self._known(array) or PendingCopy(self._made(array)) for array in arrays]
+        copies = [self._find_copy(array) or PendingCopy(self._allocate_copy(array)) for array in arrays]
         pairs = zip(arrays, copies, strict=True)
         fresh = [(array, each) for array, each in pairs if array.ndim and each.copy is None]
         copy = self.device.copy_all_in([(array, each.array) for array, each in fresh]) if fresh else None
@@ -110,16 +110,16 @@ class DeviceValues:
                 self._constants[id(array)] = array, each
         return copies
 
-    def _known(self, array: Any) -> PendingCopy | None:
+    def _find_copy(self, array: Any) -> PendingCopy | None:
         """Return the pending copy of a constant, done or under way; None for other values and failed copies."""
         _, pending = self._constants.get(id(array), (None, None))
         failed = pending is not None and pending.copy is not None and pending.copy.error is not None
         return None if failed else pending
 
-    def _made(self, array: Any) -> Any:
+    def _allocate_copy(self, array: Any) -> Any:
         """Return a new array for a copy of a value; a scalar is already written."""
         if array.ndim == 0:
-            return self.contexts.run(self.device.call, _scalar, self.xp, array)
+            return self.contexts.run(self.device.call, _make_scalar, self.xp, array)
         return self.device.allocate(array.shape, array.dtype)
 
     def forget(self) -> bool:
@@ -129,13 +129,13 @@ class DeviceValues:
         self._constants.update((id(value), (value, None)) for value, _ in there)
         return bool(there)
 
-    def fetched(self, value: Any) -> Event[Any]:
+    def begin_copy_to_host(self, value: Any) -> Event[Any]:
         """Return an Event of a copy in the host's memory of an array on the device."""
         return self.device.copy_out(value, after=self.device.compute_barrier())
 
     def to_host(self, value: Any) -> Any:
         """Return a value in the host's memory, or an awaitable of the value."""
-        return self.fetched(value) if self.has(value) else value
+        return self.begin_copy_to_host(value) if self.has(value) else value
 
     def to_device(self, value: Any) -> Any:
         """Return a value on the device, except values that the host computes with."""
@@ -148,12 +148,12 @@ class DeviceValues:
         (pending,) = self.copy_in([value])
         return pending.array if pending.is_there else pending.wait()
 
-    def calling(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_kernel(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls a kernel on the device."""
         return partial(self.device.call, kernel)
 
 
-def _scalar(xp: Any, array: Any) -> Any:
+def _make_scalar(xp: Any, array: Any) -> Any:
     return xp.full((), array[()], dtype=array.dtype)
 
 

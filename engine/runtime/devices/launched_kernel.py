@@ -23,37 +23,37 @@ class LaunchedKernel(DeviceKernel):
     @property
     def program(self) -> Any:
         """The NativeProgram of the kernel."""
-        return self._native.program
+        return self._native_kernel.program
 
     @property
     def reason(self) -> str | None:
         """Reason why the latest run was not native; None if native."""
-        return self._native.reason
+        return self._native_kernel.reason
 
     def forget_counts(self) -> None:
         """Reset the counts of loops."""
         self.counts = {}
 
     @property
-    def _native(self) -> NativeKernel:
+    def _native_kernel(self) -> NativeKernel:
         assert isinstance(self._compiled, NativeKernel)
         return self._compiled
 
-    def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
+    def _call_kernel(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
         result = kernel(*given)
-        return self._results(result) if isinstance(result, Run) else result
+        return self._launch_until_done(result) if isinstance(result, Run) else result
 
-    async def _results(self, run: Run) -> Any:
+    async def _launch_until_done(self, run: Run) -> Any:
         """Launch a run until done and return its results."""
         values = self._device_values
-        state = await values.fetched(run.state)
+        state = await values.begin_copy_to_host(run.state)
         while values.device.call(run.goes_on, state):
-            state = await values.fetched(run.state)
-        masks = [await values.fetched(mask) for mask in run.masks] if run.is_done(state) else []
-        self._count(run.counts(state))
+            state = await values.begin_copy_to_host(run.state)
+        masks = [await values.begin_copy_to_host(mask) for mask in run.masks] if run.is_done(state) else []
+        self._add_counts(run.counts(state))
         return values.device.call(run.results, state, masks, values.device.call)
 
-    def _count(self, counts: dict[str, tuple[int, int]]) -> None:
+    def _add_counts(self, counts: dict[str, tuple[int, int]]) -> None:
         for name, (runs, starts) in counts.items():
             before = self.counts.get(name, (0, 0))
             self.counts[name] = before[0] + runs, before[1] + starts

@@ -151,10 +151,12 @@ def homes_of(values: Sequence[Any], devices: Sequence[SessionDevice]) -> list[st
     names = [short_device(place.spec) for place in devices]
     if len(devices) == 1:
         return names * len(values)
-    return [next((name for name, place in zip(names, devices) if _has(place, each)), names[0]) for each in values]
+    return [
+        next((name for name, place in zip(names, devices) if _holds_array(place, each)), names[0]) for each in values
+    ]
 
 
-def _has(place: SessionDevice, value: Any) -> bool:
+def _holds_array(place: SessionDevice, value: Any) -> bool:
     """Return True if a device's memory has an array."""
     if place.device.arrays is not None:
         return place.device.owns(value)
@@ -186,9 +188,9 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     """
     # Names are completed by their position, so that partial names such as "/cpu" of several devices differ.
     specs: dict[DeviceSpec, str | Device] = {}
-    for each in _listed(1 if wanted is None else wanted):
+    for each in _list_devices(1 if wanted is None else wanted):
         name = each if isinstance(each, str) else each.name
-        spec = _full(parse_device(name), len(specs), name, _has_arrays(each))
+        spec = _complete_spec(parse_device(name), len(specs), name, _has_arrays(each))
         if spec in specs:
             raise GraphError(
                 "two devices of a session have one name",
@@ -200,7 +202,7 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     _require_one_task(list(specs))
     if not specs:
         raise GraphError("a session needs a device", wanted="at least 1", got=wanted, hint="leave devices= out for one")
-    return tuple(_opened(spec, each, settings) for spec, each in specs.items())
+    return tuple(_open_device(spec, each, settings) for spec, each in specs.items())
 
 
 def _require_one_task(specs: Sequence[DeviceSpec]) -> None:
@@ -215,18 +217,18 @@ def _require_one_task(specs: Sequence[DeviceSpec]) -> None:
         )
 
 
-def _opened(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> SessionDevice:
+def _open_device(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> SessionDevice:
     """Return the device of a name, newly opened, or the passed device with its own contexts."""
     if not isinstance(wanted, str):
         return SessionDevice(spec, wanted, False, wanted.contexts)
     if spec.type == "GPU":
-        gpu = _gpu(spec, settings)
+        gpu = _open_gpu(spec, settings)
         return SessionDevice(spec, gpu, True, gpu.contexts)
     device = CpuDevice(str(spec), pool=settings.pool, most_cached=settings.pool_bytes)
     return SessionDevice(spec, device, True, device.contexts)
 
 
-def _gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
+def _open_gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
     """Open a GPU; GraphError with a remedy if there is no GPU, driver or library."""
     from ...streams.cuda import CudaDevice, CudaUnavailable  # only a session on a GPU loads them
 
@@ -241,7 +243,7 @@ def _gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
         ) from error
 
 
-def _listed(wanted: object) -> list[str | Device]:
+def _list_devices(wanted: object) -> list[str | Device]:
     """Return a list of names and devices; GraphError for anything else, or a device that only copies."""
     if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool) and wanted >= 0:
         return [f"/cpu:{i}" for i in range(int(wanted))]
@@ -266,7 +268,7 @@ def _has_arrays(device: object) -> TypeGuard[Device]:
     return isinstance(device, Device) and device.arrays is not None
 
 
-def _full(spec: DeviceSpec, number: int, name: str, known: bool) -> DeviceSpec:
+def _complete_spec(spec: DeviceSpec, number: int, name: str, known: bool) -> DeviceSpec:
     if spec.type not in (None, "CPU", "GPU") and not known:
         raise GraphError("there is no such device here", wanted="/cpu:... or /gpu:...", got=repr(name), hint=_HINT)
     return spec.within(DeviceSpec(HOME.job, None, HOME.task, "CPU", number))

@@ -22,7 +22,7 @@ COPY_OUT, COPY_IN = "DeviceToHost", "HostToDevice"
 
 
 @contextmanager
-def held(clocks: Sequence[Clock]) -> Iterator[None]:
+def hold_clocks(clocks: Sequence[Clock]) -> Iterator[None]:
     """Hold clocks that are free to jump, while work under way takes real time."""
     for clock in clocks:
         clock.hold()
@@ -122,19 +122,19 @@ class Schedule:
         """Submit a computed kernel with `nbytes` bytes of results; None if the kernel takes no simulated time."""
         what = self._plan.nodes[node]
         if self._delayed[node]:
-            return Occupation(self._device.compute.submit(kind=what.type), partial(self._note, what))
+            return Occupation(self._device.compute.submit(kind=what.type), partial(self._count_kernel, what))
         if what.kind is Kind.RECV:
-            return self._copy(self._sources[what.index], nbytes)
+            return self._submit_copy(self._sources[what.index], nbytes)
         return None
 
-    def _note(self, node: Node, began: float, ended: float) -> None:
+    def _count_kernel(self, node: Node, began: float, ended: float) -> None:
         """Count an ended kernel in its frame and all outer frames."""
         frame = node.frame
         while frame >= 0:
             self.usage.setdefault(frame, Usage()).note(node.name, began, ended)
             frame = self._plan.frames[frame].parent
 
-    def _copy(self, source: Device, nbytes: int) -> Occupation | None:
+    def _submit_copy(self, source: Device, nbytes: int) -> Occupation | None:
         """Submit a copy: out of the memory of the source, then into the memory of this device."""
         # Any two devices exchange values by way of the host: the copy in begins after the copy out has ended.
         last: Event[Any] | None = None
@@ -163,9 +163,9 @@ def schedulers(
     # Plans of other devices get schedules too: they may receive from a device whose copies take simulated time.
     by_name = {each.spec: each.device for each in devices}
     sources = [by_name[channel.source] for channel in channels]
-    return [_scheduler(plan, devices[number].device, sources) for plan, number in plans]
+    return [_schedule_factory(plan, devices[number].device, sources) for plan, number in plans]
 
 
-def _scheduler(plan: Plan, device: Device, sources: Sequence[Device]) -> Callable[[], Schedule]:
+def _schedule_factory(plan: Plan, device: Device, sources: Sequence[Device]) -> Callable[[], Schedule]:
     delayed = [node.kind is Kind.KERNEL and models_time(device, node.type) for node in plan.nodes]
     return partial(Schedule, plan, device, sources, delayed)

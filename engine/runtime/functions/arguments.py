@@ -120,17 +120,17 @@ class Parameters:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise self._misfit(error, args, kwargs) from None
+            raise self._misfit_error(error, args, kwargs) from None
         given = set(bound.arguments)
         bound.apply_defaults()
         arguments = Arguments(bound.arguments, self._static | (bound.arguments.keys() - given))
         arguments.key = tuple(
-            self._key(name, value, arguments) if name in given else _default_key(value)
+            self._collect_argument(name, value, arguments) if name in given else _default_key(value)
             for name, value in bound.arguments.items()
         )
         return arguments
 
-    def _misfit(self, error: TypeError, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TypeError:
+    def _misfit_error(self, error: TypeError, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TypeError:
         """Return an error with the function's signature and the types of the arguments passed."""
         given = [*(type(value).__name__ for value in args), *(f"{k}={type(v).__name__}" for k, v in kwargs.items())]
         wanted = f"{self._name}{self._signature.replace(return_annotation=inspect.Signature.empty)}"
@@ -172,11 +172,11 @@ class Parameters:
                 found[name + path] = repr(leaf if spec is None else spec)
         return found
 
-    def _key(self, name: str, value: Any, arguments: Arguments) -> Any:
+    def _collect_argument(self, name: str, value: Any, arguments: Arguments) -> Any:
         if name in arguments.constants:
-            return self._constant(name, value)
+            return self._constant_key(name, value)
         if name in self._specs:
-            arguments.leaves += self._matching(name, self._specs[name], value)
+            arguments.leaves += self._leaves_in_spec_order(name, self._specs[name], value)
             arguments.symbolic = arguments.symbolic or as_symbolic(value)
             return None  # a single trace serves all values of the spec; the step's feeds check dtypes and shapes
         return self._key_of(name, value, arguments)
@@ -191,7 +191,7 @@ class Parameters:
             parts = tuple([self._key_of(name, part, arguments) for part in kind.children(value)])
             metadata = kind.metadata(value)
             if isinstance(kind, Registered):  # a user's class may return unhashable metadata
-                metadata = self._constant(f"the metadata of {name}", metadata)
+                metadata = self._constant_key(f"the metadata of {name}", metadata)
             return type(value), metadata, parts
         if as_symbolic(value):
             arguments.symbolic = True
@@ -202,11 +202,11 @@ class Parameters:
             error.add_note(f"it is argument {name} of {self._name}")
             raise
         if spec is None:
-            return self._constant(name, value)
+            return self._constant_key(name, value)
         arguments.leaves.append(value)
         return spec.dtype.numpy, spec.shape.as_tuple()
 
-    def _constant(self, name: str, value: Any) -> Any:
+    def _constant_key(self, name: str, value: Any) -> Any:
         """Return the part of the key for a constant; DtypeError if awaitable, GraphError if unhashable."""
         if isinstance(value, Awaitable):
             raise DtypeError(
@@ -226,7 +226,7 @@ class Parameters:
             ) from None
         return type(value), value  # with the type, because 1 equals True
 
-    def _matching(self, name: str, spec: Any, value: Any) -> list[Any]:
+    def _leaves_in_spec_order(self, name: str, spec: Any, value: Any) -> list[Any]:
         """Return an argument's leaves in the order of the spec's leaves; a list may take the place of an array."""
         parts = nest.children(spec)
         if parts is None:
@@ -242,7 +242,7 @@ class Parameters:
         return [
             leaf
             for (label, part), (_, other) in zip(parts, others)
-            for leaf in self._matching(name + label, part, other)
+            for leaf in self._leaves_in_spec_order(name + label, part, other)
         ]
 
 
@@ -283,7 +283,7 @@ def _is_array(leaf: Any) -> bool:
     return known or (not isinstance(leaf, type) and (hasattr(leaf, "__array__") or hasattr(leaf, "__dlpack__")))
 
 
-def changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+def describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each difference between the descriptions of two calls."""
     for name, text in now.items():
         if before.get(name) != text:

@@ -85,13 +85,13 @@ class Call(Coroutine[Any, Any, V_co]):
 
     def __format__(self, spec: str) -> str:
         if spec:
-            self._refuse(f"formatted by {spec!r}")
+            self._refuse_use(f"formatted by {spec!r}")
         return repr(self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Coroutine):
             return self is other
-        self._refuse("compared with ==")
+        self._refuse_use("compared with ==")
 
     def __getattr__(self, name: str) -> Any:
         if name in ("__name__", "__qualname__"):  # shown by tasks; coroutine objects have both, instances do not
@@ -107,7 +107,7 @@ class Call(Coroutine[Any, Any, V_co]):
         # From Python 3.12 on, asyncio tests the truth of a task's coroutine when it writes the task's repr.
         if sys._getframe(1).f_globals.get("__name__") == "asyncio.base_tasks":
             return True
-        self._refuse("used by __bool__")
+        self._refuse_use("used by __bool__")
 
     # ---- attributes of coroutines that debuggers and tasks read
 
@@ -131,7 +131,7 @@ class Call(Coroutine[Any, Any, V_co]):
         """Object awaited by the coroutine."""
         return self._coroutine.cr_await  # type: ignore[attr-defined]
 
-    def _refuse(self, how: str) -> NoReturn:
+    def _refuse_use(self, how: str) -> NoReturn:
         raise DtypeError(
             f"the result of {self._name} is not there yet: it was called, not awaited",
             wanted=f"await {self._name}(...)",
@@ -145,18 +145,18 @@ def is_unbegun(coroutine: Any) -> bool:
     return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 
-def _refusing(name: str) -> Callable[..., NoReturn]:
+def _make_refusal(name: str) -> Callable[..., NoReturn]:
     def refuse(self: Call[Any], *_: Any, **__: Any) -> NoReturn:
-        self._refuse(f"used by {name}")
+        self._refuse_use(f"used by {name}")
 
     refuse.__name__ = refuse.__qualname__ = name
     return refuse
 
 
 for _each in f"{_BINARY} {_OTHERS}".split():
-    setattr(Call, f"__{_each}__", _refusing(f"__{_each}__"))
+    setattr(Call, f"__{_each}__", _make_refusal(f"__{_each}__"))
 for _each in _BINARY.split():
-    setattr(Call, f"__r{_each}__", _refusing(f"__r{_each}__"))
+    setattr(Call, f"__r{_each}__", _make_refusal(f"__r{_each}__"))
 
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ class ConcreteFunction:
         with graph.built_alone(), graph.as_default():
             first = len(graph.root.operations)
             self.placeholders, self._fetches, self._scope = build()
-            self._variables = _read(graph, self._fetches)
+            self._variables = _variables_read(graph, self._fetches)
             self._flags = [v.is_initialized() for v in self._variables]
             self.built: list[Operation] = graph.root.operations[first:]
             self.kept: frozenset[str] = _kept_by(graph, self._fetches, self._variables)
@@ -68,10 +68,10 @@ class ConcreteFunction:
         """
         step = self._steps.get(session)
         if step is None:
-            # Concurrent calls may all come here: the lock of `_initialize` and the session's cache of compiled steps do
-            # the work once.
+            # Concurrent calls may all come here: the lock of `_initialize_variables` and the session's cache of
+            # compiled steps do the work once.
             if self._variables:
-                await self._initialize(session, values)
+                await self._initialize_variables(session, values)
             step = self._steps[session] = await session.compile(self._fetches, self.placeholders)
         return await session.compile(self._fetches, self.placeholders, watch=watch) if watch else step
 
@@ -80,7 +80,7 @@ class ConcreteFunction:
 
         The trace's steps are forgotten too; running calls are not affected.
         """
-        stay = find_ancestors([*_collected(self._graph), *_users_outside(self.built)])
+        stay = find_ancestors([*_kept_operations(self._graph), *_users_outside(self.built)])
         gone = [op for op in self.built if op not in stay]
         # Sessions' caches of compiled steps would keep the removed operations alive.
         elements = {*gone, *(tensor for op in gone for tensor in op.outputs)}
@@ -99,7 +99,13 @@ class ConcreteFunction:
         if not isinstance(name, str):
             return name
         wanted = name if ":" in name else f"{name}:0"
-        found = [t for op in self.built for inner in (op, *_inner(op)) for t in inner.outputs if _ends(t.name, wanted)]
+        found = [
+            t
+            for op in self.built
+            for inner in (op, *_operations_inside(op))
+            for t in inner.outputs
+            if _matches_name(t.name, wanted)
+        ]
         if len(found) != 1:
             raise GraphError(
                 "no tensor of the function has this name" if not found else "several tensors have this name",
@@ -109,7 +115,7 @@ class ConcreteFunction:
             )
         return found[0]
 
-    async def _initialize(self, session: Session, values: Sequence[Any]) -> None:
+    async def _initialize_variables(self, session: Session, values: Sequence[Any]) -> None:
         """Initialize the trace's variables without a value in the session, once per trace and session.
 
         Functions running in one session share variables, so a lock of the session keeps two calls from initializing
@@ -126,7 +132,7 @@ class ConcreteFunction:
             self._initialized.add(session)
 
 
-def _read(graph: Graph, fetches: Any) -> list[Variable]:
+def _variables_read(graph: Graph, fetches: Any) -> list[Variable]:
     """Return the variables read by fetches, and by the initial values of these variables."""
     variables: list[Variable] = graph.collections.get("variables", [])
     elements = [graph.as_graph_element(leaf) for leaf in nest.flatten(fetches)]
@@ -146,11 +152,11 @@ def _kept_by(graph: Graph, fetches: Any, variables: Sequence[Variable]) -> froze
     elements = [graph.as_graph_element(leaf) for leaf in nest.flatten(fetches)]
     wanted = [e.op if isinstance(e, Tensor) else e for e in elements]
     reached = find_ancestors([*wanted, *(v.initializer for v in variables)])
-    every = [each for op in reached for each in (op, *_inner(op))]
+    every = [each for op in reached for each in (op, *_operations_inside(op))]
     return frozenset(op.attrs["shared_name"] for op in every if op.definition.outlives_step)
 
 
-def _collected(graph: Graph) -> list[Operation]:
+def _kept_operations(graph: Graph) -> list[Operation]:
     """Return the root operations of objects kept by a graph, such as variables with their initial values."""
     kept = [each for places in graph.kept_variables.values() for each in places.values()]
     found: list[Operation] = []
@@ -177,9 +183,11 @@ def _at_root(op: Operation) -> Operation:
     return op
 
 
-def _inner(op: Operation) -> list[Operation]:
-    return [each for region in op.regions for inner in region.operations for each in (inner, *_inner(inner))]
+def _operations_inside(op: Operation) -> list[Operation]:
+    return [
+        each for region in op.regions for inner in region.operations for each in (inner, *_operations_inside(inner))
+    ]
 
 
-def _ends(name: str, wanted: str) -> bool:
+def _matches_name(name: str, wanted: str) -> bool:
     return name == wanted or name.endswith("/" + wanted)

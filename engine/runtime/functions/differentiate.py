@@ -68,7 +68,7 @@ def value_and_grad(
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @wraps(function)
-    def differentiated(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def compute_value_and_gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
         given = list(args)
         for number in numbers:
             if not -len(given) <= number < len(given):
@@ -79,7 +79,7 @@ def value_and_grad(
                     hint="give the argument by its position",
                 )
             # A new tensor for each argument: the same tensor may be passed twice, with two gradients.
-            given[number] = nest.map_structure(_variable, given[number])
+            given[number] = nest.map_structure(_copy_as_tensor, given[number])
         result = function(*given, **kwargs)  # type: ignore[arg-type]
         value = convert_to_tensor(result[0] if has_aux else result)
         _require_scalar(value)
@@ -88,7 +88,7 @@ def value_and_grad(
         packed = tuple(nest.pack_as(places, [convert_to_tensor(g) for g in found]))
         return result, packed[0] if isinstance(argnums, int) else packed
 
-    return _like(function, differentiated)
+    return _with_options_of(function, compute_value_and_gradient)
 
 
 def grad(function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function[P, Any, Any]:
@@ -120,14 +120,14 @@ def grad(function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: 
     both = value_and_grad(function, argnums, has_aux)
 
     @wraps(function)
-    def differentiated(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def compute_gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
         value, gradient = both.python_function(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 
-    return _like(function, differentiated)
+    return _with_options_of(function, compute_gradient)
 
 
-def _variable(leaf: Any) -> Tensor:
+def _copy_as_tensor(leaf: Any) -> Tensor:
     """Return a copy of an argument as a tensor to differentiate by; DtypeError for integers and the like."""
     tensor = convert_to_tensor(leaf)
     if not tensor.dtype.is_differentiable:
@@ -161,7 +161,7 @@ def _require_scalar(value: Tensor) -> None:
         )
 
 
-def _like(function: Callable[..., Any], differentiated: Callable[P, Any]) -> Function[P, Any, Any]:
+def _with_options_of(function: Callable[..., Any], differentiated: Callable[P, Any]) -> Function[P, Any, Any]:
     """Return a Function of `differentiated`, with the options of `function` if also a Function."""
     return Function(differentiated, **(function.options if isinstance(function, Function) else {}))
 

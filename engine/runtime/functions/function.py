@@ -25,7 +25,7 @@ from ..steps.step import Step
 from ..steps.stream import Run, StepStream
 from ..steps.under_way import UnderWay
 from ..sync import SyncSession
-from .arguments import Arguments, Parameters, changes
+from .arguments import Arguments, Parameters, describe_changes
 from .calls import Call
 from .concrete import ConcreteFunction
 from .sessions import FunctionState, default_session, state_of
@@ -135,8 +135,8 @@ class Function(Generic[P, V_co, C_co]):
         """
         arguments = self._parameters.bind(args, kwargs)
         if arguments.symbolic or is_inside():
-            return self._inline(arguments.values)  # type: ignore[no-any-return]
-        return cast(C_co, Call(self._name, self._run(arguments)))
+            return self._build_inline(arguments.values)  # type: ignore[no-any-return]
+        return cast(C_co, Call(self._name, self._run_trace(arguments)))
 
     def sync(self, *args: P.args, **kwargs: P.kwargs) -> V_co:
         """Call the function in a script or a notebook, and wait for the result.
@@ -185,8 +185,8 @@ class Function(Generic[P, V_co, C_co]):
             Awaitable with the arrays and numbers among the arguments, in their order.
         """
         arguments = self._parameters.bind(args, kwargs)
-        session, concrete = await self._own_session(), await self._traced(arguments)
-        with self._used(session, concrete):
+        session, concrete = await self._own_session(), await self._await_trace(arguments)
+        with self._keep_variables(session, concrete):
             return await concrete.step(session, arguments.leaves)
 
     def concrete(self, *args: P.args, **kwargs: P.kwargs) -> ConcreteFunction:
@@ -205,7 +205,7 @@ class Function(Generic[P, V_co, C_co]):
         ConcreteFunction
             The trace's placeholders, results, and the operations between.
         """
-        return self._trace(self._parameters.bind(args, kwargs))
+        return self._find_or_make_trace(self._parameters.bind(args, kwargs))
 
     async def trace(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """Return the trace for arguments like these as `concrete` does; a new trace is made in a thread.
@@ -232,16 +232,16 @@ class Function(Generic[P, V_co, C_co]):
         >>> asyncio.run(main())
         (1, 1)
         """
-        return await self._traced(self._parameters.bind(args, kwargs))
+        return await self._await_trace(self._parameters.bind(args, kwargs))
 
-    async def _run(self, arguments: Arguments) -> Any:
+    async def _run_trace(self, arguments: Arguments) -> Any:
         return await self._run_in(await self._own_session(), arguments)
 
     async def _run_in(self, session: Session, arguments: Arguments) -> Any:
-        """Run the trace for arguments in a session; the test of `_used` is repeated here to spare calls its context."""
+        """Run the trace for arguments in a session; repeats the test of `_keep_variables`, sparing its context."""
         concrete = self._concrete.get(arguments.key)
         if concrete is None:
-            concrete = await self._traced(arguments)
+            concrete = await self._await_trace(arguments)
         elif len(self._concrete) > 1:
             self._note_use(arguments)
         if self._session is None and concrete.kept:
@@ -251,7 +251,7 @@ class Function(Generic[P, V_co, C_co]):
         step = await concrete.step(session, arguments.leaves)
         return await step(*arguments.leaves)
 
-    def _used(self, session: Session, concrete: ConcreteFunction) -> AbstractContextManager[None]:
+    def _keep_variables(self, session: Session, concrete: ConcreteFunction) -> AbstractContextManager[None]:
         """Keep the variables of a trace in a session as long as a call lasts."""
         if self._session is not None or not concrete.kept:
             return nullcontext()
@@ -308,15 +308,17 @@ class Function(Generic[P, V_co, C_co]):
         concrete = self._concrete.get(arguments.key)
         if concrete is None and is_loop_here():
             name = tensor if isinstance(tensor, str) else getattr(tensor, "name", repr(tensor))
-            return StepStream.opened_by(partial(self._open, tensor, arguments, options, timeout), name)
-        return StepStream(*self._found(concrete or self._trace(arguments), tensor, arguments, options, timeout))
+            return StepStream.opened_by(partial(self._open_stream, tensor, arguments, options, timeout), name)
+        return StepStream(
+            *self._watch_tensor(concrete or self._find_or_make_trace(arguments), tensor, arguments, options, timeout)
+        )
 
-    async def _open(
+    async def _open_stream(
         self, tensor: Any, arguments: Arguments, options: Mapping[str, Any], timeout: float | None
     ) -> tuple[Watch, Run]:
-        return self._found(await self._traced(arguments), tensor, arguments, options, timeout)
+        return self._watch_tensor(await self._await_trace(arguments), tensor, arguments, options, timeout)
 
-    def _found(
+    def _watch_tensor(
         self,
         concrete: ConcreteFunction,
         tensor: Any,
@@ -326,16 +328,16 @@ class Function(Generic[P, V_co, C_co]):
     ) -> tuple[Watch, Run]:
         """Return a watch of a tensor of a trace, and the function that runs the trace with the watch."""
         watch = Watch(concrete.find(tensor), **options)
-        return watch, partial(self._watched, concrete, arguments, watch, timeout)
+        return watch, partial(self._run_watched, concrete, arguments, watch, timeout)
 
-    async def _watched(
+    async def _run_watched(
         self, concrete: ConcreteFunction, arguments: Arguments, watch: Watch, timeout: float | None
     ) -> Any:
         """Run a trace with a watch, and end the watch's buffer, so its reader ends too."""
         buffer = watch.buffer
         try:
             session = await self._own_session()
-            with self._used(session, concrete):
+            with self._keep_variables(session, concrete):
                 step = await concrete.step(session, arguments.leaves, watch=[watch.tensor])
                 running = step(*arguments.leaves, timeout=timeout, watch=watch)
                 del watch  # the stream alone holds the watch, so dropping the stream ends the watch
@@ -358,7 +360,7 @@ class Function(Generic[P, V_co, C_co]):
         """
         session = await self._own_session()
         if self._session is None:
-            self._state.bring_all(session, self._kept(), self._name)
+            self._state.bring_all(session, self._variable_names(), self._name)
         return session
 
     async def _own_session(self) -> Session:
@@ -371,7 +373,7 @@ class Function(Generic[P, V_co, C_co]):
             )
         return self._session or await default_session(self._state, self.graph)
 
-    def _kept(self) -> set[str]:
+    def _variable_names(self) -> set[str]:
         return {name for concrete in self._concrete.values() for name in concrete.kept}
 
     def sync_session(self) -> SyncSession:
@@ -389,11 +391,11 @@ class Function(Generic[P, V_co, C_co]):
         """
         session = self._sync_session()
         if self._session is None:
-            session.call(self._brought)
+            session.call(self._bring_variables)
         return session
 
-    async def _brought(self, session: Session) -> None:
-        self._state.bring_all(session, self._kept(), self._name)
+    async def _bring_variables(self, session: Session) -> None:
+        self._state.bring_all(session, self._variable_names(), self._name)
 
     def _sync_session(self) -> SyncSession:
         self._refuse_session()
@@ -408,7 +410,7 @@ class Function(Generic[P, V_co, C_co]):
                 hint=f"await {self._name}(...)",
             )
 
-    def _inline(self, values: Mapping[str, Any]) -> Any:
+    def _build_inline(self, values: Mapping[str, Any]) -> Any:
         """Call the function while a graph is built; outside of a traced function, results depend on all effects.
 
         Inside, the traced function itself orders its effects, so none is added here.
@@ -422,12 +424,14 @@ class Function(Generic[P, V_co, C_co]):
             result = self._parameters.call(self.python_function, values)
             return with_effects(result, region.operations[first:], self._name)
 
-    async def _traced(self, arguments: Arguments) -> ConcreteFunction:
+    async def _await_trace(self, arguments: Arguments) -> ConcreteFunction:
         """Return the trace for arguments, made in a thread if missing, once for all concurrent calls."""
         concrete = self._concrete.get(arguments.key)
         if concrete is None:
             source, loop = user_source(), asyncio.get_running_loop()
-            tracing = self._tracing.begin((loop, arguments.key), partial(self._trace, arguments), lambda _: None)
+            tracing = self._tracing.begin(
+                (loop, arguments.key), partial(self._find_or_make_trace, arguments), lambda _: None
+            )
             try:
                 concrete = await asyncio.shield(asyncio.wrap_future(tracing))
             except TagloomError as error:
@@ -435,13 +439,13 @@ class Function(Generic[P, V_co, C_co]):
                 raise
         return concrete
 
-    def _trace(self, arguments: Arguments) -> ConcreteFunction:
+    def _find_or_make_trace(self, arguments: Arguments) -> ConcreteFunction:
         """Return the trace for arguments, made if missing; remove the least recently used trace beyond the limit."""
         with self.graph.built_alone():
             concrete = self._concrete.get(arguments.key)  # another thread may have made the trace meanwhile
             if concrete is None:
-                self._log(arguments)
-                concrete = ConcreteFunction(self.graph, partial(self._build, arguments))
+                self._log_trace(arguments)
+                concrete = ConcreteFunction(self.graph, partial(self._build_trace, arguments))
                 self.traces += 1
                 self._concrete[arguments.key] = concrete
                 while len(self._concrete) > self._most_traces:
@@ -452,7 +456,7 @@ class Function(Generic[P, V_co, C_co]):
         with suppress(KeyError):  # another thread may have removed the trace meanwhile
             self._concrete.move_to_end(arguments.key)
 
-    def _build(self, arguments: Arguments) -> tuple[list[Tensor], Any, str]:
+    def _build_trace(self, arguments: Arguments) -> tuple[list[Tensor], Any, str]:
         """Call the Python function with placeholders; return these, its results, and the name scope of the trace."""
         with self._scope.call() as scope:
             values, placeholders = self._parameters.placeholders(arguments)
@@ -468,7 +472,7 @@ class Function(Generic[P, V_co, C_co]):
                 )
                 raise
 
-    def _log(self, arguments: Arguments) -> None:
+    def _log_trace(self, arguments: Arguments) -> None:
         """Log a new trace with its differences from the newest one; as a warning where retracing looks unintended."""
         described = self._parameters.describe(arguments)
         if not self.traces:
@@ -476,7 +480,7 @@ class Function(Generic[P, V_co, C_co]):
         else:
             number = self.traces + 1
             level = logging.WARNING if number > _MANY and (number - 1).bit_count() == 1 else logging.DEBUG
-            text = "; ".join(changes(self._described, described))
+            text = "; ".join(describe_changes(self._described, described))
             hint = ": sizes that change are None in input_signature" if level == logging.WARNING else ""
             _logger.log(level, "%s is traced again, for the %d. time: %s%s", self._name, number, text, hint)
         self._described = described

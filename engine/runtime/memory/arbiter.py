@@ -16,7 +16,7 @@ from ...kernels.memory.pool import MemoryLimitError, Pool
 from ..devices.device_values import forget_constants
 from ..devices.session_devices import SessionDevice
 from . import waits
-from .claims import MemoryClaim, StepPeaks, around, refusal
+from .claims import MemoryClaim, StepPeaks, around, find_refusing_pool
 from .sharing import MemorySharing
 from .waits import Outliving, RunningStep
 
@@ -76,7 +76,9 @@ class MemoryArbiter:
     @property
     def waiting(self) -> bool:
         """True if any step waits for memory and nothing else."""
-        return bool(self._waiting) or (self.sharing.is_shared and any(each._waiting for each in self.everywhere()))
+        return bool(self._waiting) or (
+            self.sharing.is_shared and any(each._waiting for each in self.connected_arbiters())
+        )
 
     def register(self, execution: RunningStep) -> None:
         """Note the begin of a step.
@@ -111,12 +113,12 @@ class MemoryArbiter:
 
     def close(self) -> None:
         """Note that the session is closed and holds no memory any more; serve the other sessions."""
-        others = self.everywhere() - {self}
+        others = self.connected_arbiters() - {self}
         self.sharing.leave()
         if self.sharing.loop is asyncio.get_running_loop():
             for each in others:
                 each._wake_all()
-                each._serve()
+                each._serve_waiting_steps()
 
     # ---- steps that are to begin, or to go on
 
@@ -144,17 +146,17 @@ class MemoryArbiter:
 
     def enter(self, claim: MemoryClaim) -> None:
         """Note the begin of a step for which no memory is reserved beyond the bytes held."""
-        self._begin(claim)
+        self._begin_step(claim)
         claim.is_paused = True
 
     def admit_now(self, claim: MemoryClaim) -> bool:
         """Begin a step and return True if there is memory and no line; else return False, to await `admit`."""
         is_first = claim.is_free or claim.whole is not None
-        if not is_first and any(part._line or part._resuming for part in self.everywhere()):
+        if not is_first and any(part._line or part._resuming for part in self.connected_arbiters()):
             return False
-        if not self._admits(claim):
+        if not self._can_admit(claim):
             return False
-        self._begin(claim)
+        self._begin_step(claim)
         return True
 
     async def admit(self, claim: MemoryClaim) -> None:
@@ -169,7 +171,7 @@ class MemoryArbiter:
         loop = asyncio.get_running_loop()
         waiter = self._line[claim] = loop.create_future()
         self._moved = loop.time()
-        self._serve()
+        self._serve_waiting_steps()
         try:
             await waiter
         except BaseException:
@@ -179,8 +181,8 @@ class MemoryArbiter:
             self._line.pop(claim, None)
             del waiter  # the traceback of its error refers to this frame
 
-    def _begin(self, claim: MemoryClaim) -> None:
-        others = [each for part in self.everywhere() for each in part._claims]
+    def _begin_step(self, claim: MemoryClaim) -> None:
+        others = [each for part in self.connected_arbiters() for each in part._claims]
         claim.is_begun, claim.is_alone = True, not others
         for each in others:
             each.is_alone = False
@@ -193,18 +195,18 @@ class MemoryArbiter:
         claim.holder = None
         self._claims.pop(claim, None)
         self._resuming.discard(claim)
-        self._serve()
+        self._serve_waiting_steps()
 
     def pause(self, claim: MemoryClaim) -> None:
         """Reserve no memory for a step beyond the bytes held, while the step waits for other steps."""
         claim.is_paused = True
-        self._serve()
+        self._serve_waiting_steps()
 
     def resume(self, claim: MemoryClaim) -> bool:
         """Return True if a paused step proceeds now; else the step is woken when its turn comes."""
         if claim.is_paused:
             self._resuming.add(claim)
-            self._serve()
+            self._serve_waiting_steps()
         return not claim.is_paused
 
     def note_move(self) -> None:
@@ -224,46 +226,46 @@ class MemoryArbiter:
             if not waiter.done() and not waiter.get_loop().is_closed():
                 waiter.set_exception(make_error())
 
-    def _active(self, claim: MemoryClaim) -> list[MemoryClaim]:
+    def _active_claims(self, claim: MemoryClaim) -> list[MemoryClaim]:
         """Return the claims of other steps for which memory is reserved."""
         return [
             each
-            for part in self.everywhere()
+            for part in self.connected_arbiters()
             for each in part._claims
             if each is not claim and not each.is_paused and not each.is_free
         ]
 
-    def _admits(self, claim: MemoryClaim) -> bool:
+    def _can_admit(self, claim: MemoryClaim) -> bool:
         """Return True if a step may begin or proceed: alone, or if all active steps can end beside this step."""
         if not claim.is_begun:
-            if not claim.has_room(each for part in self.everywhere() for each in part._claims):
+            if not claim.has_room(each for part in self.connected_arbiters() for each in part._claims):
                 return False
             if claim.is_free or claim.whole is not None:
                 return True
-        active = self._active(claim)
+        active = self._active_claims(claim)
         return not active or claim.fits_beside(active)
 
     def _check_possible(self, claim: MemoryClaim) -> None:
         """Raise MemoryLimitError if the feeds of a claim will never fit; drop constants of devices before."""
-        parts = self.everywhere()
-        found = refusal(claim, (each for part in parts for each in part._claims))
+        parts = self.connected_arbiters()
+        found = find_refusing_pool(claim, (each for part in parts for each in part._claims))
         if found is None or waits.something_comes_back(parts):
             return
         for part in parts:
             forget_constants(each.device for each in part._devices)
-        found = refusal(claim, (each for part in parts for each in part._claims))
+        found = find_refusing_pool(claim, (each for part in parts for each in part._claims))
         if found is not None:
             pool, size = found
             raise MemoryLimitError(size, pool.used_bytes, pool.limit or 0, pool.name)
 
-    def _serve(self) -> None:
+    def _serve_waiting_steps(self) -> None:
         """Resume paused steps and begin waiting steps as memory allows, in their order."""
-        parts = self.everywhere()
+        parts = self.connected_arbiters()
         if not any(part._line or part._resuming for part in parts):
             return
         resuming = sorted(((each, part) for part in parts for each in part._resuming), key=_by_number)
         for claim, part in resuming:
-            if not self._admits(claim):
+            if not self._can_admit(claim):
                 break
             claim.is_paused = False
             part._resuming.discard(claim)
@@ -281,8 +283,8 @@ class MemoryArbiter:
             waiter = part._line[claim]
             if waiter.done() or (waiting and claim.whole is None and not claim.is_free and not self._is_stalled()):
                 continue  # released memory first goes to parts of steps under way, so that these steps end
-            if self._admits(claim):
-                part._begin(claim)
+            if self._can_admit(claim):
+                part._begin_step(claim)
                 waiter.set_result(None)
                 continue
             try:
@@ -299,13 +301,13 @@ class MemoryArbiter:
     def _refuse_part(self, parts: set[MemoryArbiter], waiting: Sequence[tuple[MemoryClaim, MemoryArbiter]]) -> None:
         """Refuse the newest waiting part if all memory is held by partial runs that wait for such parts themselves."""
         wholes = [claim.whole for claim, _ in waiting]
-        holding = [each for part in parts for each in part._claims if any(each.held().values())]
+        holding = [each for part in parts for each in part._claims if any(each.held_bytes().values())]
         if not all(any(each is whole for whole in wholes) and each.is_idle for each in holding):
             return
         if waits.something_comes_back(parts):
             return
         claim, part = waiting[-1]
-        pool, size = max(claim.missing(), key=lambda pair: pair[1])
+        pool, size = max(claim.bytes_to_charge(), key=lambda pair: pair[1])
         error = MemoryLimitError(size, pool.live_bytes, pool.limit or 0, pool.name)
         others = "; ".join(each.describe() for each in holding if each is not claim.whole)
         error.add_note(f"partial runs wait for each other's memory: {others}")
@@ -319,16 +321,16 @@ class MemoryArbiter:
 
     def _timer_rings(self) -> None:
         self._timer = None
-        self._serve()
+        self._serve_waiting_steps()
         if self._is_stalled(_LATE_SECONDS):
-            parts = self.everywhere()
+            parts = self.connected_arbiters()
             if not self._admit_unknown(parts):
-                self._tell(parts)
+                self._log_standstill(parts)
         self._look_again()
 
     def _is_stalled(self, seconds: float | None = None) -> bool:
         """Return True if no step has proceeded for some seconds while others waited."""
-        moved = max(part._moved for part in self.everywhere())
+        moved = max(part._moved for part in self.connected_arbiters())
         return asyncio.get_running_loop().time() - moved > (_STALLED_SECONDS if seconds is None else seconds)
 
     def _admit_unknown(self, parts: set[MemoryArbiter]) -> bool:
@@ -345,7 +347,7 @@ class MemoryArbiter:
             if waiter.done() or claim.is_known() or not claim.has_room(begun):
                 continue
             if claim.may_fit(begun):
-                part._begin(claim)
+                part._begin_step(claim)
                 waiter.set_result(None)
                 return True
         return False
@@ -355,7 +357,7 @@ class MemoryArbiter:
         """Return True if a step waits for memory, or proceeds by itself."""
         return any(part._waiting for part in parts) or any(each.holder and each.holder.is_computing for each in begun)
 
-    def _tell(self, parts: set[MemoryArbiter]) -> None:
+    def _log_standstill(self, parts: set[MemoryArbiter]) -> None:
         """Log, once for each standstill, the steps waiting for memory and its holders."""
         if self._has_told:
             return
@@ -370,15 +372,15 @@ class MemoryArbiter:
             waits.describe_holders(parts) or "functions and queues hold it",
         )
 
-    def poll(self) -> None:
+    def wake_fitting_steps(self) -> None:
         """Wake the waiting steps whose parked instances fit into released memory."""
-        for execution in [each for part in self.everywhere() for each in part._waiting]:
+        for execution in [each for part in self.connected_arbiters() for each in part._waiting]:
             if execution.can_progress:
                 execution.wake()
 
-    def everywhere(self) -> set[MemoryArbiter]:
+    def connected_arbiters(self) -> set[MemoryArbiter]:
         """Return this arbiter and the arbiters of all sessions sharing a device, directly or through others."""
-        return self.sharing.everywhere() if self.sharing.is_shared else {self}
+        return self.sharing.connected_arbiters() if self.sharing.is_shared else {self}
 
     @property
     def has_running(self) -> bool:
@@ -386,7 +388,7 @@ class MemoryArbiter:
         return bool(self._running)
 
     def _wake_all(self) -> None:
-        for execution in [each for part in self.everywhere() for each in part._waiting]:
+        for execution in [each for part in self.connected_arbiters() for each in part._waiting]:
             execution.wake()
 
     def block(self, execution: RunningStep) -> None:
@@ -396,7 +398,7 @@ class MemoryArbiter:
         loop of waiting and waking stands still.
         """
         self._waiting.add(execution)
-        parts = self.everywhere()
+        parts = self.connected_arbiters()
         running = waits.by_age(parts)
         # Saved values of the oldest step move out first: the oldest is the one that should end first. The copy's end
         # wakes the step whose swapper it belongs to, and that step polls the others.
@@ -440,25 +442,25 @@ class MemoryArbiter:
     def _stall_rings(self) -> None:
         """Fail the newest parked step if the holders of the memory wait for elements which that step would bring."""
         self._stall = None
-        parts = self.everywhere()
+        parts = self.connected_arbiters()
         parked = [each for each in waits.by_age(parts) if each.is_parked and waits.is_asleep(each)]
         if not parked:
             return
         others = [each for each in waits.by_age(parts) if each not in parked]
         if waits.any_goes_on(parts):
             if self._is_stalled(_LATE_SECONDS) and all(waits.is_asleep(each) for each in others):
-                self._tell(parts)
+                self._log_standstill(parts)
         elif self._is_stalled(0.9 * _STALLED_SECONDS):
             if not others or waits.serve_each_other(parked, others):
                 waits.fail_newest(parts)
                 return
-            self._tell(parts)
+            self._log_standstill(parts)
         self._stall = asyncio.get_running_loop().call_later(_STALLED_SECONDS, self._stall_rings)
 
     def wait_to_resume(self, execution: RunningStep) -> None:
         """Note that a step waits for `resume`: it proceeds when others end, or when no step can proceed."""
         self._waiting.add(execution)
-        parts = self.everywhere()
+        parts = self.connected_arbiters()
         if not waits.any_goes_on(parts):
             self._resume_one(parts)
 
@@ -480,7 +482,7 @@ class MemoryArbiter:
         for claim, part in in_line:
             waiter = part._line[claim]
             if not waiter.done() and claim.has_room(each for other in parts for each in other._claims):
-                part._begin(claim)
+                part._begin_step(claim)
                 waiter.set_result(None)
                 return True
         return False

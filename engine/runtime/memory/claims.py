@@ -158,7 +158,7 @@ class MemoryClaim:
         self._before: dict[Pool, tuple[int, int]] = {}
         self._arrived: Bytes = {}
 
-    def held(self) -> Bytes:
+    def held_bytes(self) -> Bytes:
         """Return the bytes held by the step on each device."""
         if not self.is_begun or not self.is_fed:
             return {}
@@ -191,7 +191,7 @@ class MemoryClaim:
     def may_fit(self, others: Iterable[MemoryClaim]) -> bool:
         """Return True unless runs of the same step have already shown the room to be too small for this step."""
         sizes = self.takes_at_least(others)
-        return all(size <= _room(bound) for bound, size in _by_bound(sizes.items()).items())
+        return all(size <= _free_bytes(bound) for bound, size in _by_bound(sizes.items()).items())
 
     @property
     def is_idle(self) -> bool:
@@ -200,7 +200,7 @@ class MemoryClaim:
 
     def describe(self) -> str:
         """Return the name of the step, the memory held and the instances awaited, for errors and logs."""
-        sizes = [(pool, size) for pool, size in self.held().items() if size]
+        sizes = [(pool, size) for pool, size in self.held_bytes().items() if size]
         held = ", ".join(f"{format_size(size)} of {short_device(pool.name)}" for pool, size in sizes)
         waits = ", ".join(self.holder.active()[:_NAMED]) if self.holder is not None else ""
         if self.holder is not None and self.holder.is_parked:
@@ -208,22 +208,24 @@ class MemoryClaim:
         text = f"step {self.what or 'without a name'} holds {held or 'nothing'}"
         return f"{text} and waits for {waits}" if waits else text
 
-    def lacking(self) -> Bytes:
+    def remaining_needs(self) -> Bytes:
         """Return the bytes that the step may still take."""
-        held = self.held()
+        held = self.held_bytes()
         return {pool: max(0, size - held.get(pool, 0)) for pool, size in (self.needs or {}).items()}
 
-    def missing(self) -> Iterable[tuple[Pool, int]]:
+    def bytes_to_charge(self) -> Iterable[tuple[Pool, int]]:
         """Yield pairs of a device's pool and the bytes to be charged for feeds there."""
         for pool, arrays in self._fed.items():
             yield pool, pool.external_bytes(arrays)
 
     def has_room(self, others: Iterable[MemoryClaim]) -> bool:
         """Return True if the feeds fit, beside the feeds of all steps that begin in this turn of the event loop."""
-        own = list(self.missing())
+        own = list(self.bytes_to_charge())
         bounds = {pool.bound for pool, _ in own}
-        to_come = own + [pair for claim in others if claim.is_begun and not claim.is_fed for pair in claim.missing()]
-        return all(size <= _room(bound) for bound, size in _by_bound(to_come).items() if bound in bounds)
+        to_come = own + [
+            pair for claim in others if claim.is_begun and not claim.is_fed for pair in claim.bytes_to_charge()
+        ]
+        return all(size <= _free_bytes(bound) for bound, size in _by_bound(to_come).items() if bound in bounds)
 
     def begin(self, holder: Holder | None) -> None:
         """Note that the step has its feeds; without a holder to count bytes, nothing more is reserved."""
@@ -258,22 +260,22 @@ class MemoryClaim:
         """Return True if all of these steps can end, in whichever order they take their remaining needs."""
         if not all(each.is_known() for each in (self, *others)):
             return False
-        lacking = _by_bound(pair for claim in (self, *others) for pair in claim.lacking().items())
-        return all(size <= _room(bound) for bound, size in lacking.items())
+        lacking = _by_bound(pair for claim in (self, *others) for pair in claim.remaining_needs().items())
+        return all(size <= _free_bytes(bound) for bound, size in lacking.items())
 
 
-def refusal(claim: MemoryClaim, begun: Iterable[MemoryClaim]) -> tuple[Pool, int] | None:
+def find_refusing_pool(claim: MemoryClaim, begun: Iterable[MemoryClaim]) -> tuple[Pool, int] | None:
     """Return the device on which the feeds of a step never fit, and their bytes; None if the feeds may fit.
 
     A partial run waiting for a part releases nothing for this part.
     """
     ending = [each for each in begun if not (each is claim.whole and each.is_idle)]
-    held = _by_bound(pair for each in ending for pair in each.held().items())
+    held = _by_bound(pair for each in ending for pair in each.held_bytes().items())
     missing: dict[Bound, int] = {}
-    for pool, size in claim.missing():
+    for pool, size in claim.bytes_to_charge():
         bound = pool.bound
         missing[bound] = missing.get(bound, 0) + size
-        if missing[bound] > _limit(bound) - max(0, bound.used_bytes - held.get(bound, 0)):
+        if missing[bound] > _limit_bytes(bound) - max(0, bound.used_bytes - held.get(bound, 0)):
             return pool, missing[bound]
     return None
 
@@ -286,9 +288,9 @@ def _by_bound(sizes: Iterable[tuple[Pool, int]]) -> dict[Bound, int]:
     return found
 
 
-def _room(bound: Bound) -> int:
-    return _limit(bound) - bound.used_bytes
+def _free_bytes(bound: Bound) -> int:
+    return _limit_bytes(bound) - bound.used_bytes
 
 
-def _limit(bound: Bound) -> int:
+def _limit_bytes(bound: Bound) -> int:
     return bound.limit if bound.limit is not None else 1 << 62

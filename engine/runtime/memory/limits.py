@@ -57,13 +57,13 @@ def set_limits(devices: Sequence[SessionDevice], limit: Limit | Mapping[str, Lim
             device.pool.name = str(device.spec)
     if isinstance(limit, Mapping):
         for name, size in limit.items():
-            _limit(_named(devices, name), size)
+            _limit_device(_find_device(devices, name), size)
     elif limit is not None:
         for device in devices:
-            _limit(device, limit)
+            _limit_device(device, limit)
 
 
-def _limit(device: SessionDevice, limit: Limit) -> None:
+def _limit_device(device: SessionDevice, limit: Limit) -> None:
     """Set the limit of a device; GraphError if its pool is switched off or has another limit."""
     size = None
     if not isinstance(limit, MemoryBudget):
@@ -91,7 +91,7 @@ def _limit(device: SessionDevice, limit: Limit) -> None:
         device.pool.limit = size
 
 
-def _named(devices: Sequence[SessionDevice], name: str) -> SessionDevice:
+def _find_device(devices: Sequence[SessionDevice], name: str) -> SessionDevice:
     """Return the device matched by a name; GraphError if none or several match."""
     wanted = parse_device(name)
     found = [device for device in devices if wanted.allows(device.spec)]
@@ -118,14 +118,14 @@ def from_outside(
         # A call in a thread sets it on the error: there the allowance refused, and not the pool.
         wanted = getattr(error, "wanted_bytes", None) or pool.refused_bytes
         error = MemoryLimitError(wanted, pool.used_bytes, pool.limit, pool.name)
-        raise refused(error, what, (), pool, resources) from None
+        raise explain_refusal(error, what, (), pool, resources) from None
 
 
-def refused(
+def explain_refusal(
     error: MemoryLimitError, what: str, steps: Iterable[HasDevicePlans], pool: Pool, resources: Iterable[Resource]
 ) -> DeviceMemoryError:
     """Return the error of a step or of values from outside whose arrays do not fit."""
-    return _error(f"{what} do not fit into", error, _kept(pool, steps, resources), hint=_HINT)
+    return _make_memory_error(f"{what} do not fit into", error, _held_allocations(pool, steps, resources), hint=_HINT)
 
 
 def no_room(error: NoRoom) -> DeviceMemoryError:
@@ -135,10 +135,10 @@ def no_room(error: NoRoom) -> DeviceMemoryError:
     better = _LESS_HINT if error.swaps else _SWAP_HINT
     # Swapping is advised only if saved values hold at least a quarter of the memory in use.
     hint = _HINT if 4 * saved < error.live else f"{better}; or {_HINT}"
-    return _error("there is no room for a result in", error, allocations, hint=hint)
+    return _make_memory_error("there is no room for a result in", error, allocations, hint=hint)
 
 
-def _error(what: str, error: Any, allocations: Iterable[Allocation], **fields: Any) -> DeviceMemoryError:
+def _make_memory_error(what: str, error: Any, allocations: Iterable[Allocation], **fields: Any) -> DeviceMemoryError:
     """Return a DeviceMemoryError with the sizes of `error` and the largest allocations."""
     left = format_size(max(0, error.limit - error.live))
     return DeviceMemoryError(
@@ -154,7 +154,9 @@ def _error(what: str, error: Any, allocations: Iterable[Allocation], **fields: A
     )
 
 
-def _kept(pool: Pool, steps: Iterable[HasDevicePlans], resources: Iterable[Resource]) -> Iterator[Allocation]:
+def _held_allocations(
+    pool: Pool, steps: Iterable[HasDevicePlans], resources: Iterable[Resource]
+) -> Iterator[Allocation]:
     """Yield the allocations of a session's resources, and of compiled steps' constants, on a device."""
     for size, label, tag, source in resource_allocations(resources, pool) + shared_allocations(pool):
         yield Allocation(label, tag, size, source)

@@ -49,14 +49,14 @@ class Swapping:
         self.policy: SwapPolicy = wanted if isinstance(wanted, SwapPolicy) else SwapPolicy()
         self.everywhere: bool | None = None if wanted is None else wanted is not False
         self._tiers: Tiers | None = None
-        limited = next(filter(self._swaps, devices), None)
+        limited = next(filter(self._may_swap, devices), None)
         # Tiers on a disk are opened at once, so that a missing directory is an error of the constructor.
         if limited is not None and self.policy.disk is not None:
             self._tiers = self._open_tiers(limited)
 
     def begin(self, device: SessionDevice) -> StepSwapper | None:
         """Return the swapper of a step's saved values on a device; None for a device without a limit."""
-        if not self._swaps(device):
+        if not self._may_swap(device):
             return None
         assert isinstance(device.device, SwapSupport)
         # Opened by the first step that swaps: most sessions with a limit never need buffers or files.
@@ -71,7 +71,7 @@ class Swapping:
 
         return Tiers(self.policy, device.device.clock)
 
-    def _swaps(self, device: SessionDevice) -> bool:
+    def _may_swap(self, device: SessionDevice) -> bool:
         is_limited = device.pool is not None and device.pool.limit is not None
         return self.everywhere is not False and is_limited and isinstance(device.device, SwapSupport)
 

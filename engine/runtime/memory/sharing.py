@@ -61,12 +61,12 @@ class MemorySharing:
             sharers.pop(id(self._arbiter), None)
         self._shared, self._budgets, self.is_shared = [], set(), False
 
-    def everywhere(self) -> set[MemoryArbiter]:
+    def connected_arbiters(self) -> set[MemoryArbiter]:
         """Return the arbiters of all sessions on this loop sharing with this session, directly or through others."""
         # Transitive: A may wait for B's memory on one device while B waits for C's on another.
         found, unseen = {self._arbiter}, [self]
         while unseen:
-            near = {each for sharers in unseen.pop()._shared for each in _present(sharers)}
+            near = {each for sharers in unseen.pop()._shared for each in _living_arbiters(sharers)}
             new = {each for each in near - found if each.sharing.loop is self.loop}
             unseen += [each.sharing for each in new]
             found |= new
@@ -91,10 +91,10 @@ class MemorySharing:
 
     def _is_used_elsewhere(self, shared: Device | SharedLimit) -> bool:
         """Return True if a session of another event loop, which shares a device or a budget, has steps under way."""
-        loops = {each.sharing.loop for each in _present(_sharers[shared]) if each.has_running}
+        loops = {each.sharing.loop for each in _living_arbiters(_sharers[shared]) if each.has_running}
         return any(loop is not None and loop is not self.loop and not loop.is_closed() for loop in loops)
 
 
-def _present(sharers: _Sharers) -> list[MemoryArbiter]:
+def _living_arbiters(sharers: _Sharers) -> list[MemoryArbiter]:
     """Return the arbiters that still live; other threads may add or drop some meanwhile."""
     return [each for found in sharers.valuerefs() if (each := found()) is not None]

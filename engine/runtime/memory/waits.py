@@ -77,7 +77,7 @@ def fail_newest(parts: set[MemoryArbiter]) -> None:
 def describe_holders(parts: set[MemoryArbiter], but: Any = None) -> str:
     """Return a text of the steps holding memory, except `but`, and of their awaited instances."""
     claims = sorted((each for part in parts for each in part._claims), key=lambda each: each.number)
-    holding = [each for each in claims if (but is None or each.holder is not but) and any(each.held().values())]
+    holding = [each for each in claims if (but is None or each.holder is not but) and any(each.held_bytes().values())]
     text = "; ".join(each.describe() for each in holding[:_NAMED])
     return f"{text}; and {len(holding) - _NAMED} others" if len(holding) > _NAMED else text
 

@@ -51,36 +51,36 @@ class Metric(NamedTuple):
     suffix: str = ""
 
 
-def _counter(name: str, help: str, field: str, **labels: str) -> Metric:
+def _make_counter(name: str, help: str, field: str, **labels: str) -> Metric:
     return Metric(f"{name}_total", "counter", help, lambda figures: getattr(figures, field), labels)
 
 
-def _gauge(name: str, help: str, field: str, **labels: str) -> Metric:
+def _make_gauge(name: str, help: str, field: str, **labels: str) -> Metric:
     return Metric(name, "gauge", help, lambda figures: getattr(figures, field), labels)
 
 
 _ENDED = "Steps that have ended, by outcome."
 _OF_SESSION = (
-    _counter("steps_started", "Steps that began.", "steps_started"),
-    _counter("steps_ended", _ENDED, "steps_finished", outcome="finished"),
-    _counter("steps_ended", _ENDED, "steps_failed", outcome="failed"),
-    _counter("steps_ended", _ENDED, "steps_cancelled", outcome="cancelled"),
-    _counter("steps_ended", _ENDED, "steps_timed_out", outcome="timed_out"),
-    _counter("steps_refused", "Steps that were not admitted in time.", "steps_refused"),
-    _counter("steps_compiled", "How often a step was compiled.", "steps_compiled"),
-    _counter("compile_seconds", "Time that compiling took.", "compile_seconds"),
-    _counter("admission_wait_seconds", "Time that steps waited to be admitted.", "waited_seconds"),
-    _gauge("steps_running", "Steps under way.", "steps_running"),
-    _gauge("steps_waiting", "Steps that wait to be admitted.", "steps_waiting"),
-    _gauge("steps_cached", "Compiled steps that are kept.", "cached_steps"),
-    _gauge("orphaned_kernels", "Kernels that outlived their step and still run.", "orphaned"),
+    _make_counter("steps_started", "Steps that began.", "steps_started"),
+    _make_counter("steps_ended", _ENDED, "steps_finished", outcome="finished"),
+    _make_counter("steps_ended", _ENDED, "steps_failed", outcome="failed"),
+    _make_counter("steps_ended", _ENDED, "steps_cancelled", outcome="cancelled"),
+    _make_counter("steps_ended", _ENDED, "steps_timed_out", outcome="timed_out"),
+    _make_counter("steps_refused", "Steps that were not admitted in time.", "steps_refused"),
+    _make_counter("steps_compiled", "How often a step was compiled.", "steps_compiled"),
+    _make_counter("compile_seconds", "Time that compiling took.", "compile_seconds"),
+    _make_counter("admission_wait_seconds", "Time that steps waited to be admitted.", "waited_seconds"),
+    _make_gauge("steps_running", "Steps under way.", "steps_running"),
+    _make_gauge("steps_waiting", "Steps that wait to be admitted.", "steps_waiting"),
+    _make_gauge("steps_cached", "Compiled steps that are kept.", "cached_steps"),
+    _make_gauge("orphaned_kernels", "Kernels that outlived their step and still run.", "orphaned"),
 )
 _OF_DEVICE = (
-    _gauge("memory_live_bytes", "Bytes of arrays on a device.", "live_bytes"),
-    _gauge("memory_peak_bytes", "The most bytes of arrays on a device.", "peak_bytes"),
-    _gauge("memory_cached_bytes", "Bytes of freed arrays that are kept for new ones.", "cached_bytes"),
-    _gauge("memory_limit_bytes", "Bytes that arrays on a device may take.", "limit_bytes"),
-    _gauge("memory_resource_bytes", "Bytes of what the session keeps from step to step.", "resource_bytes"),
+    _make_gauge("memory_live_bytes", "Bytes of arrays on a device.", "live_bytes"),
+    _make_gauge("memory_peak_bytes", "The most bytes of arrays on a device.", "peak_bytes"),
+    _make_gauge("memory_cached_bytes", "Bytes of freed arrays that are kept for new ones.", "cached_bytes"),
+    _make_gauge("memory_limit_bytes", "Bytes that arrays on a device may take.", "limit_bytes"),
+    _make_gauge("memory_resource_bytes", "Bytes of what the session keeps from step to step.", "resource_bytes"),
 )
 _OF_TIER = (
     Metric("swapped_bytes", "gauge", "Bytes of saved values outside of the device's memory.", lambda size: size),
@@ -91,60 +91,62 @@ def _of_elements(kind: str, what: str) -> tuple[Metric, ...]:
     """Return the metrics of a kind of resource that holds elements and makes steps wait for them."""
     waiting = f"Puts or takes that wait at a {what}."
     return (
-        _gauge(f"{kind}_size", f"Elements in a {what}.", "size"),
-        _gauge(f"{kind}_capacity", f"The most elements that may be in a {what}.", "capacity"),
-        _gauge(f"{kind}_bytes", f"Bytes of the elements in a {what}.", "bytes"),
-        _gauge(f"{kind}_capacity_bytes", f"The most bytes that the elements in a {what} may have.", "capacity_bytes"),
-        _gauge(f"{kind}_waiting", waiting, "waiting_putters", side="put"),
-        _gauge(f"{kind}_waiting", waiting, "waiting_takers", side="take"),
-        _gauge(f"{kind}_closed", f"Whether a {what} is closed.", "closed"),
+        _make_gauge(f"{kind}_size", f"Elements in a {what}.", "size"),
+        _make_gauge(f"{kind}_capacity", f"The most elements that may be in a {what}.", "capacity"),
+        _make_gauge(f"{kind}_bytes", f"Bytes of the elements in a {what}.", "bytes"),
+        _make_gauge(
+            f"{kind}_capacity_bytes", f"The most bytes that the elements in a {what} may have.", "capacity_bytes"
+        ),
+        _make_gauge(f"{kind}_waiting", waiting, "waiting_putters", side="put"),
+        _make_gauge(f"{kind}_waiting", waiting, "waiting_takers", side="take"),
+        _make_gauge(f"{kind}_closed", f"Whether a {what} is closed.", "closed"),
     )
 
 
 def _of_queue(kind: str, what: str) -> tuple[Metric, ...]:
     return (
         *_of_elements(kind, what),
-        _counter(f"{kind}_enqueued", f"Elements that were put into a {what}.", "enqueued"),
-        _counter(f"{kind}_dequeued", f"Elements that were taken from a {what}.", "dequeued"),
+        _make_counter(f"{kind}_enqueued", f"Elements that were put into a {what}.", "enqueued"),
+        _make_counter(f"{kind}_dequeued", f"Elements that were taken from a {what}.", "dequeued"),
     )
 
 
-def _keyed(kind: str, what: str) -> tuple[Metric, ...]:
+def _keyed_metrics(kind: str, what: str) -> tuple[Metric, ...]:
     still = f"Elements in a {what} of which components are still to come."
-    return (*_of_elements(kind, what), _gauge(f"{kind}_incomplete", still, "incomplete"))
+    return (*_of_elements(kind, what), _make_gauge(f"{kind}_incomplete", still, "incomplete"))
 
 
 _OF_ACCUMULATOR = (
-    _gauge("accumulator_count", "Gradients in the sum of an accumulator.", "count"),
-    _gauge("accumulator_step", "The step of an accumulator, below which gradients are dropped.", "step"),
-    _gauge("accumulator_bytes", "Bytes of the sum of an accumulator.", "bytes"),
-    _gauge("accumulator_waiting", "Takes that wait at an accumulator.", "waiting_takers"),
-    _counter("accumulator_applied", "Gradients that were added.", "applied"),
-    _counter("accumulator_dropped", "Gradients that came late.", "dropped"),
-    _counter("accumulator_taken", "How often the sum was taken.", "taken"),
+    _make_gauge("accumulator_count", "Gradients in the sum of an accumulator.", "count"),
+    _make_gauge("accumulator_step", "The step of an accumulator, below which gradients are dropped.", "step"),
+    _make_gauge("accumulator_bytes", "Bytes of the sum of an accumulator.", "bytes"),
+    _make_gauge("accumulator_waiting", "Takes that wait at an accumulator.", "waiting_takers"),
+    _make_counter("accumulator_applied", "Gradients that were added.", "applied"),
+    _make_counter("accumulator_dropped", "Gradients that came late.", "dropped"),
+    _make_counter("accumulator_taken", "How often the sum was taken.", "taken"),
 )
 _OF_CHECKPOINTER = (
-    _counter("checkpoints_written", "Checkpoints that were written.", "written"),
-    _counter("checkpoints_failed", "Checkpoints that could not be written.", "failed"),
-    _counter("checkpoints_restored", "How often a checkpoint was restored.", "restored"),
-    _counter("checkpoint_written_bytes", "Bytes of arrays that were written.", "written_bytes"),
-    _counter("checkpoint_written_seconds", "Time that writing took.", "written_seconds"),
-    _gauge("checkpoint_writing", "Whether a checkpoint is being written.", "is_writing"),
-    _gauge("checkpoint_last_step", "Step of the last checkpoint that was written.", "last_step"),
-    _gauge("checkpoint_last_bytes", "Bytes of its arrays.", "last_bytes"),
-    _gauge("checkpoint_last_duration_seconds", "How long writing it took.", "last_seconds"),
-    _gauge("checkpoint_last_timestamp_seconds", "When it was on the disk, since the epoch.", "last_time"),
+    _make_counter("checkpoints_written", "Checkpoints that were written.", "written"),
+    _make_counter("checkpoints_failed", "Checkpoints that could not be written.", "failed"),
+    _make_counter("checkpoints_restored", "How often a checkpoint was restored.", "restored"),
+    _make_counter("checkpoint_written_bytes", "Bytes of arrays that were written.", "written_bytes"),
+    _make_counter("checkpoint_written_seconds", "Time that writing took.", "written_seconds"),
+    _make_gauge("checkpoint_writing", "Whether a checkpoint is being written.", "is_writing"),
+    _make_gauge("checkpoint_last_step", "Step of the last checkpoint that was written.", "last_step"),
+    _make_gauge("checkpoint_last_bytes", "Bytes of its arrays.", "last_bytes"),
+    _make_gauge("checkpoint_last_duration_seconds", "How long writing it took.", "last_seconds"),
+    _make_gauge("checkpoint_last_timestamp_seconds", "When it was on the disk, since the epoch.", "last_time"),
 )
 _OF_ITERATOR = (
-    _gauge("iterator_ready", "Elements of a pipeline that are ready to be taken.", "ready"),
-    _gauge("iterator_waiting", "Takes that wait for an element of a pipeline.", "waiting_takers"),
-    _gauge("iterator_closed", "Whether no more elements of a pipeline come.", "closed"),
-    _counter("iterator_delivered", "Elements of a pipeline that were taken.", "delivered"),
+    _make_gauge("iterator_ready", "Elements of a pipeline that are ready to be taken.", "ready"),
+    _make_gauge("iterator_waiting", "Takes that wait for an element of a pipeline.", "waiting_takers"),
+    _make_gauge("iterator_closed", "Whether no more elements of a pipeline come.", "closed"),
+    _make_counter("iterator_delivered", "Elements of a pipeline that were taken.", "delivered"),
 )
 _OF_RUNNER = (
-    _counter("runner_steps", "Steps of a runner that have finished.", "steps"),
-    _counter("runner_restarts", "How often a runner went on after an error.", "restarts"),
-    _counter("runner_step_seconds", "Time that the steps of a runner took.", "step_seconds"),
+    _make_counter("runner_steps", "Steps of a runner that have finished.", "steps"),
+    _make_counter("runner_restarts", "How often a runner went on after an error.", "restarts"),
+    _make_counter("runner_step_seconds", "Time that the steps of a runner took.", "step_seconds"),
 )
 
 # Kinds of records that a session has several of: their label, their place in the statistics, and their metrics.
@@ -153,8 +155,12 @@ _FAMILIES: tuple[tuple[str, Callable[[Statistics], Mapping[str, Any]], tuple[Met
     ("tier", lambda found: found.swapped_bytes, _OF_TIER),
     ("queue", lambda found: found.queues, _of_queue("queue", "queue")),
     ("area", lambda found: found.figures.get("staging areas", {}), _of_queue("staging_area", "staging area")),
-    ("area", lambda found: found.figures.get("map staging areas", {}), _keyed("map_staging_area", "map staging area")),
-    ("barrier", lambda found: found.figures.get("barriers", {}), _keyed("barrier", "barrier")),
+    (
+        "area",
+        lambda found: found.figures.get("map staging areas", {}),
+        _keyed_metrics("map_staging_area", "map staging area"),
+    ),
+    ("barrier", lambda found: found.figures.get("barriers", {}), _keyed_metrics("barrier", "barrier")),
     ("accumulator", lambda found: found.accumulators, _OF_ACCUMULATOR),
     ("iterator", lambda found: found.figures.get("iterators", {}), _OF_ITERATOR),
     ("runner", lambda found: found.figures.get("runners", {}), _OF_RUNNER),
@@ -194,19 +200,19 @@ def prometheus_text(sessions: Sessions) -> str:
     """
     # The format wants all samples of a metric in one group, over all sessions.
     families: dict[str, list[str]] = {}
-    for metric, labels, value in samples(sessions):
+    for metric, labels, value in walk_samples(sessions):
         lines = families.setdefault(
             f"tagloom_{metric.name}",
             [
-                f"# HELP tagloom_{metric.name} {_escaped(metric.help)}",
+                f"# HELP tagloom_{metric.name} {_escape_text(metric.help)}",
                 f"# TYPE tagloom_{metric.name} {metric.type}",
             ],
         )
-        lines.append(f"tagloom_{metric.name}{metric.suffix}{_in_braces(labels)} {_number(value)}")
+        lines.append(f"tagloom_{metric.name}{metric.suffix}{_in_braces(labels)} {_format_number(value)}")
     return "".join(f"{line}\n" for lines in families.values() for line in lines)
 
 
-def samples(sessions: Sessions) -> Iterator[tuple[Metric, Labels, Any]]:
+def walk_samples(sessions: Sessions) -> Iterator[tuple[Metric, Labels, Any]]:
     """Yield each metric of sessions with its labels and its value, session by session."""
     for name, session in sessions.items() if isinstance(sessions, Mapping) else [("", sessions)]:
         if not hasattr(session, "statistics"):
@@ -216,16 +222,16 @@ def samples(sessions: Sessions) -> Iterator[tuple[Metric, Labels, Any]]:
                 got=repr(session),
                 hint="prometheus_text(session)",
             )
-        for metric, labels, value in _samples(session.statistics()):
+        for metric, labels, value in _session_samples(session.statistics()):
             yield metric, {"session": name, **labels} if name else labels, value
 
 
-def _samples(found: Statistics) -> Iterator[tuple[Metric, Labels, Any]]:
-    yield from _read(_OF_SESSION, found, {})
+def _session_samples(found: Statistics) -> Iterator[tuple[Metric, Labels, Any]]:
+    yield from _read_metrics(_OF_SESSION, found, {})
     yield from _of_latency(found.latency)
     for label, where, metrics in _FAMILIES:
         for name, figures in where(found).items():
-            yield from _read(metrics, figures, {label: name})
+            yield from _read_metrics(metrics, figures, {label: name})
 
 
 def _of_latency(latency: Latency) -> Iterator[tuple[Metric, Labels, Any]]:
@@ -238,7 +244,7 @@ def _of_latency(latency: Latency) -> Iterator[tuple[Metric, Labels, Any]]:
     yield metric._replace(suffix="_count"), {}, latency.count
 
 
-def _read(metrics: Iterable[Metric], figures: Any, labels: Labels) -> Iterator[tuple[Metric, Labels, Any]]:
+def _read_metrics(metrics: Iterable[Metric], figures: Any, labels: Labels) -> Iterator[tuple[Metric, Labels, Any]]:
     for metric in metrics:
         if (value := metric.read(figures)) is not None:
             yield metric, {**labels, **metric.labels}, value
@@ -247,18 +253,18 @@ def _read(metrics: Iterable[Metric], figures: Any, labels: Labels) -> Iterator[t
 def _in_braces(labels: Labels) -> str:
     if not labels:
         return ""
-    return "{" + ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items()) + "}"
+    return "{" + ",".join(f'{name}="{_escape_label_value(value)}"' for name, value in labels.items()) + "}"
 
 
-def _quoted(value: str) -> str:
-    return _escaped(value).replace('"', '\\"')
+def _escape_label_value(value: str) -> str:
+    return _escape_text(value).replace('"', '\\"')
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def _number(value: Any) -> str:
+def _format_number(value: Any) -> str:
     if isinstance(value, np.generic):  # records of users' objects may hold NumPy's numbers
         value = value.item()
     if isinstance(value, bool):

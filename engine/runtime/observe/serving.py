@@ -78,15 +78,15 @@ class StatisticsServer:
         assert directory is not None
         remove_leftovers(directory)
         self._listening, self.path = listen_in(directory)
-        self._forget_path = finalize(self, _remove, self.path, os.getpid())
+        self._forget_path = finalize(self, _remove_socket, self.path, os.getpid())
         self._resuming: asyncio.TimerHandle | None = None
-        self._listen()
+        self._start_accepting()
         strand_in_children(self)
 
-    def _listen(self) -> None:
-        self._loop.add_reader(self._listening, self._accept)
+    def _start_accepting(self) -> None:
+        self._loop.add_reader(self._listening, self._accept_connection)
 
-    def _accept(self) -> None:
+    def _accept_connection(self) -> None:
         """Accept a connection, unless there are too many or its process is of another user."""
         try:
             own, _ = self._listening.accept()
@@ -94,7 +94,7 @@ class StatisticsServer:
             return
         except OSError:  # the process has no descriptor left; the loop would spin on the pending connection
             self._loop.remove_reader(self._listening)
-            self._resuming = self._loop.call_later(_PAUSE, self._listen)
+            self._resuming = self._loop.call_later(_PAUSE, self._start_accepting)
             return
         # Accepted even if refused: a pending connection would keep the loop awake.
         if len(self._connections) < MOST_CONNECTIONS and is_of_this_user(own):
@@ -109,7 +109,7 @@ class StatisticsServer:
         if self._resuming is not None:
             self._resuming.cancel()
         if self._listening.fileno() >= 0:
-            forget(self._loop, self._listening)
+            close_watched_socket(self._loop, self._listening)
         self._forget_path()
 
     def strand(self, parent: int) -> None:
@@ -135,7 +135,7 @@ class StatisticsServer:
         return "200 OK", kind, body.encode(errors="replace")
 
 
-def told(session: Shown, name: str, seconds: float) -> dict[str, Any]:
+def describe_session(session: Shown, name: str, seconds: float) -> dict[str, Any]:
     """Return the JSON document of a session."""
     return {
         "version": VERSION,
@@ -151,7 +151,7 @@ def told(session: Shown, name: str, seconds: float) -> dict[str, Any]:
 
 
 def _as_json(session: Shown, name: str, seconds: float) -> tuple[str, str]:
-    return "application/json", json.dumps(told(session, name, seconds), default=_as_told)
+    return "application/json", json.dumps(describe_session(session, name, seconds), default=_as_told)
 
 
 def _as_told(value: Any) -> Any:
@@ -179,9 +179,9 @@ class _Connection:
         self._left = memoryview(b"")
         self._limit = loop.call_later(SECONDS, self.close)
         own.setblocking(False)
-        loop.add_reader(own, self._read)
+        loop.add_reader(own, self._read_request)
 
-    def _read(self) -> None:
+    def _read_request(self) -> None:
         """Read the request; answer its end, and close a connection that ended or exceeds the limit."""
         try:
             data = self._socket.recv(LONGEST_REQUEST)
@@ -195,10 +195,10 @@ class _Connection:
             self.close()
         elif b"\r\n\r\n" in self._request:
             self._loop.remove_reader(self._socket)
-            self._left = memoryview(self._answer())
-            self._loop.add_writer(self._socket, self._write)
+            self._left = memoryview(self._compose_answer())
+            self._loop.add_writer(self._socket, self._write_answer)
 
-    def _write(self) -> None:
+    def _write_answer(self) -> None:
         """Write the answer as far as the socket takes it, and close after its end."""
         try:
             self._left = self._left[self._socket.send(self._left) :]
@@ -215,13 +215,13 @@ class _Connection:
         self._limit.cancel()
         self._server.forget(self)
         if self._socket.fileno() >= 0:
-            forget(self._loop, self._socket)
+            close_watched_socket(self._loop, self._socket)
 
     def strand(self) -> None:
         """Close the socket in a child process, whose loop is of no use."""
         self._socket.close()
 
-    def _answer(self) -> bytes:
+    def _compose_answer(self) -> bytes:
         """Return the bytes of the answer; errors of the statistics become a status 500, with the details logged."""
         words = self._request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or words[0] != "GET":
@@ -237,7 +237,7 @@ class _Connection:
         return head.encode() + body
 
 
-def forget(loop: asyncio.AbstractEventLoop, own: socket.socket) -> None:
+def close_watched_socket(loop: asyncio.AbstractEventLoop, own: socket.socket) -> None:
     """Close a socket that a loop, perhaps closed already, may watch."""
     if not loop.is_closed():
         loop.remove_reader(own)
@@ -245,7 +245,7 @@ def forget(loop: asyncio.AbstractEventLoop, own: socket.socket) -> None:
     own.close()
 
 
-def _remove(path: Path, process: int) -> None:
+def _remove_socket(path: Path, process: int) -> None:
     """Remove a socket, unless in a child of the process that created it."""
     if os.getpid() == process:
         path.unlink(missing_ok=True)

@@ -49,9 +49,9 @@ def checked_directory(make: bool) -> Path | None:
     except FileNotFoundError as error:
         if not make:
             return None
-        raise _unusable(path, error) from error
+        raise _unusable_error(path, error) from error
     except OSError as error:
-        raise _unusable(path, error) from error
+        raise _unusable_error(path, error) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise TagloomError(
             f"the directory of sockets {path} is not this user's alone",
@@ -62,7 +62,7 @@ def checked_directory(make: bool) -> Path | None:
     return path
 
 
-def _unusable(path: Path, error: OSError) -> TagloomError:
+def _unusable_error(path: Path, error: OSError) -> TagloomError:
     return TagloomError(
         f"the directory of sockets {path} cannot be used: {error.strerror}",
         hint="let XDG_RUNTIME_DIR name a directory of your own that is there",
@@ -86,7 +86,7 @@ def remove_leftovers(directory: Path) -> None:
                 path.unlink(missing_ok=True)
     for name in os.listdir(directory):
         matched = _NEW.fullmatch(name)
-        if matched and not _lives(int(matched[1])):
+        if matched and not _is_process_alive(int(matched[1])):
             (directory / name).unlink(missing_ok=True)
 
 
@@ -103,7 +103,7 @@ def is_left(path: Path) -> bool:
     return False
 
 
-def _lives(process: int) -> bool:
+def _is_process_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

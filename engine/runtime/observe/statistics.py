@@ -92,9 +92,9 @@ class Statistics:
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         figures = [[name, value] for name, value in plain.items() if value is None or isinstance(value, (int, float))]
         found = make_table("Statistics", ["figure", "value"], figures)
-        found += _records("Devices", {short_device(name): memory for name, memory in self.devices.items()})
+        found += _format_records("Devices", {short_device(name): memory for name, memory in self.devices.items()})
         found += make_table("Swapped bytes", ["tier", "bytes"], self.swapped_bytes.items())
-        return found + "".join(_records(kind.capitalize(), records) for kind, records in self.figures.items())
+        return found + "".join(_format_records(kind.capitalize(), records) for kind, records in self.figures.items())
 
     @property
     def queues(self) -> Mapping[str, QueueStatistics]:
@@ -116,7 +116,7 @@ class Statistics:
         return self.figures.get(CHECKPOINTS, {})
 
 
-def _records(caption: str, records: Mapping[str, Any]) -> str:
+def _format_records(caption: str, records: Mapping[str, Any]) -> str:
     """Return a table of records of the same kind: a row for each name, a column for each figure."""
     # Records of one kind may differ in their fields: a table for each set of columns.
     by_columns: dict[tuple[str, ...], list[list[object]]] = {}

@@ -170,7 +170,7 @@ class Trace:
 
     def spans_of(self, rows: Sequence[Row]) -> list[Span]:
         """Return the spans of rows of the recorder."""
-        return [self._span(row) for row in rows]
+        return [self._make_span(row) for row in rows]
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -185,13 +185,17 @@ class Trace:
         sent: dict[Message, dict[str, Any]] = {}
         events: list[dict[str, Any]] = []
         for number, row in enumerate(self.recorder.rows()):
-            span = self._span(row)
+            span = self._make_span(row)
             process = devices.setdefault(span.device, len(devices) + 1)
-            found = _events(span, number, process)
-            events += [*found, *_counters(row, process), *_arrow(self.message_of(row, span), found[0], sent)]
+            found = _span_events(span, number, process)
+            events += [
+                *found,
+                *_counter_events(row, process),
+                *_arrow_events(self.message_of(row, span), found[0], sent),
+            ]
         for copy in self._copies:
-            events.append(_copied(copy, devices.setdefault(copy.device, len(devices) + 1)))
-        return [*_names(devices or {DEVICE: 1}), *events]
+            events.append(_copy_event(copy, devices.setdefault(copy.device, len(devices) + 1)))
+        return [*_metadata_events(devices or {DEVICE: 1}), *events]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the trace to a file.
@@ -233,7 +237,7 @@ class Trace:
         channel = self.recorder.steps[row[0]][0].nodes[row[1]].index
         return span.step, channel, span.path, span.iteration
 
-    def _span(self, row: Row) -> Span:
+    def _make_span(self, row: Row) -> Span:
         index, place, path, iteration, begin, end, dead, stream, _, _ = row
         plan, step = self.recorder.steps[index]
         node = plan.nodes[place]
@@ -246,14 +250,14 @@ def recorder_of(trace: Trace | None) -> Recorder | None:
     return None if trace is None else trace.recorder
 
 
-def _names(devices: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+def _metadata_events(devices: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     for device, process in devices.items():
         yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": device}}
         for number, stream in enumerate(LANES):
             yield {"ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": stream}}
 
 
-def _copied(copy: Copy, process: int) -> dict[str, Any]:
+def _copy_event(copy: Copy, process: int) -> dict[str, Any]:
     """Return the complete event of a copy of a saved value."""
     return {
         "ph": "X",
@@ -267,7 +271,7 @@ def _copied(copy: Copy, process: int) -> dict[str, Any]:
     }
 
 
-def _arrow(
+def _arrow_events(
     message: Message | None, event: Mapping[str, Any], sent: dict[Message, dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     """Yield the two events of an arrow from the Send of a message to its Recv, when the Recv comes.
@@ -285,7 +289,7 @@ def _arrow(
         yield {**end, "ph": "f", "bp": "e", "id": number}
 
 
-def _events(span: Span, number: int, process: int) -> list[dict[str, Any]]:
+def _span_events(span: Span, number: int, process: int) -> list[dict[str, Any]]:
     """Return the complete event of a span on the compute stream, or the two asynchronous events of another span."""
     args = {"path": span.path, "iteration": span.iteration, "step": span.step, "type": span.type, "live": span.live}
     tid = _STREAMS.index(span.stream)
@@ -297,7 +301,7 @@ def _events(span: Span, number: int, process: int) -> list[dict[str, Any]]:
     return [begin, {**begin, "ph": "e", "ts": span.end / 1e3}]
 
 
-def _counters(row: Row, process: int) -> Iterator[dict[str, Any]]:
+def _counter_events(row: Row, process: int) -> Iterator[dict[str, Any]]:
     end, held, iterations = row[5], row[8], row[9]
     if held >= 0:
         for name, value in (("live bytes", held), ("iterations in flight", iterations)):

@@ -33,7 +33,7 @@ def read_trace(path: str | PathLike[str]) -> str:
     raw = Path(path).read_bytes()
     try:
         events = json.loads(gzip.decompress(raw) if Path(path).suffix == ".gz" else raw)["traceEvents"]
-        return _draw(events, Path(path).name)
+        return _draw_page(events, Path(path).name)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, EOFError, OSError) as error:
         raise GraphError(
             "not a trace of tagloom",
@@ -43,18 +43,18 @@ def read_trace(path: str | PathLike[str]) -> str:
         ) from error
 
 
-def _draw(events: Sequence[Mapping[str, Any]], title: str) -> str:
+def _draw_page(events: Sequence[Mapping[str, Any]], title: str) -> str:
     """Return the page of a trace's events."""
     devices = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
-    ends = {e["id"]: _nanoseconds(e["ts"]) for e in events if e["ph"] == "e"}
-    builder = PageBuilder(min((_nanoseconds(e["ts"]) for e in events if "ts" in e), default=0))
+    ends = {e["id"]: _to_nanoseconds(e["ts"]) for e in events if e["ph"] == "e"}
+    builder = PageBuilder(min((_to_nanoseconds(e["ts"]) for e in events if "ts" in e), default=0))
     latest: dict[tuple[Any, Any, Any], int] = {}  # number of the last span with this process, lane and begin
     arrows: dict[str, int] = {}
     for event in events:
         kind = event["ph"]
         if kind in ("M", "e"):
             continue
-        device, time = devices[event["pid"]], _nanoseconds(event["ts"])
+        device, time = devices[event["pid"]], _to_nanoseconds(event["ts"])
         if kind == "C":
             builder.add_counter(device, event["name"], time, int(event["args"]["value"]))
             continue
@@ -66,15 +66,15 @@ def _draw(events: Sequence[Mapping[str, Any]], title: str) -> str:
             builder.add_message(arrows[event["id"]], latest[lane])
         elif event["cat"] == "swap":
             tier = event["name"].removeprefix("swap, ")
-            end = _nanoseconds(event["ts"] + event["dur"])
+            end = _to_nanoseconds(event["ts"] + event["dur"])
             builder.add_copy(Copy(device, LANES[event["tid"]], tier, event["args"]["bytes"], time, end))
         else:
-            end = _nanoseconds(event["ts"] + event["dur"]) if kind == "X" else ends[event["id"]]
-            latest[lane] = _add(builder, event, device, time, end)
+            end = _to_nanoseconds(event["ts"] + event["dur"]) if kind == "X" else ends[event["id"]]
+            latest[lane] = _add_span(builder, event, device, time, end)
     return builder.make_page(title, 0)
 
 
-def _add(builder: PageBuilder, event: Mapping[str, Any], device: str, begin: int, end: int) -> int:
+def _add_span(builder: PageBuilder, event: Mapping[str, Any], device: str, begin: int, end: int) -> int:
     args = event["args"]
     path, where = str(args["path"]), (int(args["iteration"]), int(args["step"]))
     stream = LANES[event["tid"]]
@@ -82,5 +82,5 @@ def _add(builder: PageBuilder, event: Mapping[str, Any], device: str, begin: int
     return builder.add_span(span, BETWEEN.join(_ITERATION.split(path)[1:]))
 
 
-def _nanoseconds(microseconds: float) -> int:
+def _to_nanoseconds(microseconds: float) -> int:
     return round(microseconds * 1e3)

@@ -19,7 +19,7 @@ def to_page(trace: Trace, title: str = "Trace") -> str:
     """Return the page; see :meth:`tagloom.Trace.save`."""
     rows = trace.recorder.rows()
     builder = PageBuilder(min([row[4] for row in rows] + [copy.begin for copy in trace.copies], default=0))
-    _fill(builder, trace, rows)
+    _fill_page(builder, trace, rows)
     return builder.make_page(title, trace.dropped)
 
 
@@ -75,7 +75,7 @@ class PageBuilder:
 
     def add_span(self, span: Span, loop: str) -> int:
         """Add a span of an operation in a loop, '' for none, named with its outer loops; return the span's number."""
-        name, path, device = self._names[span.operation], self._paths[span.path], self._device(span.device)
+        name, path, device = self._names[span.operation], self._paths[span.path], self._device_number(span.device)
         self._types[name] = span.type
         self._loops.setdefault(path, loop)
         self._steps.add(span.step)
@@ -99,7 +99,7 @@ class PageBuilder:
 
     def add_counter(self, device: str, name: str, time: int, value: int) -> None:
         """Add the value of a device's counter at a time."""
-        times, values = self._counters.setdefault((self._device(device), name), ([], []))
+        times, values = self._counters.setdefault((self._device_number(device), name), ([], []))
         times.append(time - self._zero)
         values.append(value)
 
@@ -107,7 +107,7 @@ class PageBuilder:
         """Add a copy of a saved value."""
         found = {name: getattr(copy, name) for name in ("stream", "tier", "bytes")}
         times = {"begin": copy.begin - self._zero, "duration": copy.end - copy.begin}
-        self._copies.append({"device": self._device(copy.device), **found, **times})
+        self._copies.append({"device": self._device_number(copy.device), **found, **times})
         self._end = max(self._end, copy.end)
 
     def add_message(self, sent: int, received: int) -> None:
@@ -137,17 +137,17 @@ class PageBuilder:
         }
         return make_page("trace", title, summary + (f", {dropped:,} older ones made room" if dropped else ""), data)
 
-    def _device(self, name: str) -> int:
+    def _device_number(self, name: str) -> int:
         return self._devices[short_device(name)]
 
 
-def _fill(builder: PageBuilder, trace: Trace, rows: Sequence[Row]) -> None:
+def _fill_page(builder: PageBuilder, trace: Trace, rows: Sequence[Row]) -> None:
     """Add the spans, messages, counters and copies of a trace."""
     sent: dict[Message, int] = {}
     for row, span in zip(rows, trace.spans_of(rows), strict=True):
         plan, _ = trace.recorder.steps[row[0]]
         node = plan.nodes[row[1]]
-        number = builder.add_span(span, _loop(plan, node.frame))
+        number = builder.add_span(span, _loop_path(plan, node.frame))
         if row[8] >= 0:
             builder.add_counter(span.device, "live bytes", span.end, row[8])
             builder.add_counter(span.device, "iterations in flight", span.end, row[9])
@@ -160,7 +160,7 @@ def _fill(builder: PageBuilder, trace: Trace, rows: Sequence[Row]) -> None:
         builder.add_copy(copy)
 
 
-def _loop(plan: Plan, frame: int) -> str:
+def _loop_path(plan: Plan, frame: int) -> str:
     """Return the names of a loop and its outer loops, outermost first; '' for the root."""
     found = []
     while frame > 0:

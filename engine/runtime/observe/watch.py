@@ -218,7 +218,7 @@ class WatchBuffer:
                 self._waiters.append(waiter)
                 await waiter
         self._values.popleft()
-        self._admit()
+        self._admit_waiting()
         return first.result() if isinstance(first, asyncio.Future) else first
 
     def enter(self, reader: int, task: asyncio.Task[Any] | None = None) -> None:
@@ -237,7 +237,9 @@ class WatchBuffer:
         """Note that a reader has left; from any thread, also during garbage collection."""
         self._readers.pop(reader, None)
         self._was_left = True
-        self._call_soon(self._admit)  # `__del__` of the reader calls this: futures may only be set on their own loop
+        self._call_soon(
+            self._admit_waiting
+        )  # `__del__` of the reader calls this: futures may only be set on their own loop
 
     def abandon(self) -> None:
         """End the watch, which nobody can read any longer; from any thread, also during garbage collection."""
@@ -263,7 +265,7 @@ class WatchBuffer:
                 if has_failed and not tasks:
                     del self._readers[reader]
                     self._was_left = True
-        self._admit()
+        self._admit_waiting()
 
     # ---- steps
 
@@ -286,7 +288,7 @@ class WatchBuffer:
         if self.has_ended:
             return None
         if len(self._values) < self._limit:
-            self._put(copy(value))
+            self._add_value(copy(value))
             return None
         # Steps wait for a reader still to come, but not for a reader that has left.
         if self._policy == "block" and not self._is_unread:
@@ -295,7 +297,7 @@ class WatchBuffer:
             self._blocked.append((partial(copy, value), room))
             return room
         self._drop_oldest()
-        self._put(copy(value))
+        self._add_value(copy(value))
         return None
 
     def step_begins(self) -> None:
@@ -311,7 +313,7 @@ class WatchBuffer:
     def close(self) -> None:
         """Drop all unread values, and end."""
         while self._values:
-            self._drop()
+            self._discard_first()
         self.end()
 
     def end(self) -> None:
@@ -319,8 +321,8 @@ class WatchBuffer:
         self.has_ended = True
         if self._owner is not None:
             self._owner.forget(self)
-        self._admit()
-        self._wake()
+        self._admit_waiting()
+        self._wake_readers()
         self._follow_nobody()
 
     def _follow_nobody(self) -> None:
@@ -335,7 +337,7 @@ class WatchBuffer:
         """True if a reader has left, and no reader is present."""
         return self._was_left and not self._readers
 
-    def _admit(self) -> None:
+    def _admit_waiting(self) -> None:
         """Admit values that wait for room, the oldest first; after the end of the watch only release their steps."""
         while self._blocked and (self.has_ended or self._is_unread or len(self._values) < self._limit):
             copy, room = self._blocked.popleft()
@@ -344,22 +346,22 @@ class WatchBuffer:
                 if not self.has_ended:
                     if len(self._values) >= self._limit:
                         self._drop_oldest()
-                    self._put(copy())
+                    self._add_value(copy())
 
     def _drop_oldest(self) -> None:
-        self._drop()
+        self._discard_first()
         self.dropped += 1
 
-    def _drop(self) -> None:
+    def _discard_first(self) -> None:
         dropped = self._values.popleft()
         if isinstance(dropped, asyncio.Future):
             dropped.cancel()
 
-    def _put(self, value: Array | asyncio.Future[Array]) -> None:
+    def _add_value(self, value: Array | asyncio.Future[Array]) -> None:
         self._values.append(value)
-        self._wake()
+        self._wake_readers()
 
-    def _wake(self) -> None:
+    def _wake_readers(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
@@ -402,7 +404,7 @@ class SessionWatches:
             del self._buffers[buffer.tensor]
             self.tensors = tuple(self._buffers)
 
-    def of(self, tensors: Iterable[Tensor]) -> list[WatchBuffer]:
+    def buffers_of(self, tensors: Iterable[Tensor]) -> list[WatchBuffer]:
         """Return the buffers of the watches of some tensors."""
         return [found for tensor in tensors if (found := self._buffers.get(tensor)) is not None]
 
@@ -430,7 +432,7 @@ def buffers_of_run(watch: Watch | Iterable[Watch], graph: Graph) -> tuple[WatchB
     return tuple(each.buffer for each in found)
 
 
-def watchers(buffers: Iterable[WatchBuffer]) -> Mapping[str, Watcher]:
+def watchers_by_tensor(buffers: Iterable[WatchBuffer]) -> Mapping[str, Watcher]:
     """Return the watchers by the names of their tensors."""
     found: dict[str, Watcher] = {}
     for buffer in buffers:
@@ -448,10 +450,10 @@ class _Both:
     def show(self, value: Array, copy: Callable[[Array], Any]) -> Awaitable[Any] | None:
         """Show a value to both; return an awaitable if any of them has no room."""
         full = [room for each in self._pair if (room := each.show(value, copy)) is not None]
-        return _room(full) if full else None
+        return _wait_for_room(full) if full else None
 
 
-async def _room(full: list[Awaitable[None]]) -> None:
+async def _wait_for_room(full: list[Awaitable[None]]) -> None:
     """Wait until all have room."""
     await asyncio.gather(*full)
 

@@ -14,7 +14,7 @@ from ...base.errors import SessionClosed
 from ...base.forks import strand_in_children
 from ...ops.support.context import LongCall
 from ...streams.contract import Clock
-from ..devices.simulated_time import held
+from ..devices.simulated_time import hold_clocks
 from .call_threads import CallLine, CallThreads
 
 _logger = logging.getLogger("tagloom")
@@ -75,7 +75,7 @@ class BlockingCalls:
         future.ended = ended
         if self.clocks:
             holding = ExitStack()
-            holding.enter_context(held(self.clocks))
+            holding.enter_context(hold_clocks(self.clocks))
             future.add_done_callback(lambda _: holding.close())
         return future
 

@@ -17,7 +17,7 @@ from ...compile import Target
 from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..devices.simulated_time import held
+from ..devices.simulated_time import hold_clocks
 from .compiled_step import CompiledStep, compile_request
 from .environment import StepEnvironment
 from .fed_shapes import Shapes
@@ -124,7 +124,7 @@ class StepCompiler:
             work = partial(self._compile, request, feeds, watched, self._target(False, observed, shapes))
             compiling = self._under_way.begin(key, work, deliver)
             try:
-                with held(self._environment.clocks):
+                with hold_clocks(self._environment.clocks):
                     made, seconds = await asyncio.shield(asyncio.wrap_future(compiling))
             except TagloomError as error:
                 error.source = error.source or source  # the caller's line is not on the stack of the thread

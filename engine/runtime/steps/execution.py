@@ -24,7 +24,7 @@ from ...kernels.scheduler.time_slices import TimeSlices
 from ...ops.support.context import LongCall, StepContext
 from ..devices.device_values import copies_over
 from ..devices.session_devices import SessionDevice, check_arrays
-from ..devices.simulated_time import held
+from ..devices.simulated_time import hold_clocks
 from ..memory.arbiter import MemoryArbiter
 from ..memory.claims import MemoryClaim
 from ..observe.trace import DEVICE, Trace, recorder_of
@@ -184,7 +184,7 @@ class Execution:
                 more = self.drain(mine)
                 # The drained kernels may have freed memory that parked steps wait for.
                 if self.arbiter.waiting:
-                    self.arbiter.poll()
+                    self.arbiter.wake_fitting_steps()
         finally:
             if timer is not None:
                 timer.cancel()
@@ -232,7 +232,9 @@ class Execution:
             elif not self.machine.offloaded:
                 await self.waiter
             elif self._expect_worker():
-                with held(self.environment.clocks):  # kernels of workers take real time: virtual clocks must not jump
+                with hold_clocks(
+                    self.environment.clocks
+                ):  # kernels of workers take real time: virtual clocks must not jump
                     await self.waiter
         finally:
             self.waiter = None

@@ -17,7 +17,7 @@ from ...kernels.scheduler.rendezvous import Rendezvous
 from ...ops.support.context import StepContext
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import Schedule
-from ..memory.limits import refused
+from ..memory.limits import explain_refusal
 from ..memory.session_swap import Swapping
 from .compiled_step import CompiledStep
 from .counters import StepCounters
@@ -183,7 +183,7 @@ def charge_feeds(contexts: KernelContexts, feeds: list[Any], step: CompiledStep,
     try:
         return contexts.pool.charge_external(feeds)
     except MemoryLimitError as error:
-        raise refused(error, "the values fed", [step], contexts.pool, context.resources) from None
+        raise explain_refusal(error, "the values fed", [step], contexts.pool, context.resources) from None
 
 
 def switch_outcomes(step: CompiledStep, machine: Any) -> dict[int, Any]:

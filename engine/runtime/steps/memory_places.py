@@ -12,7 +12,7 @@ from ...base.errors import DeviceMemoryError, StepTimeout, TagloomError
 from ...kernels.memory.pool import MemoryLimitError
 from ..memory.arbiter import MemoryArbiter
 from ..memory.claims import MemoryClaim, around
-from ..memory.limits import refused
+from ..memory.limits import explain_refusal
 from ..memory.waits import describe_holders
 from ..scheduling.priorities import current_priority
 from .compiled_step import CompiledStep
@@ -136,7 +136,7 @@ class MemoryPlaces:
         """
         arbiter, pool = self._environment.arbiter, self._environment.devices[0].pool
         fed: dict[Any, list[object]] = {} if pool is None or pool.limit is None else {pool: list(arrays)}
-        is_further = any(whole.held().values())
+        is_further = any(whole.held_bytes().values())
         claim = arbiter.claim(fed, None, False, _label(step), whole if is_further else None)
         if not arbiter.admit_now(claim):
             in_line.add(claim)
@@ -156,7 +156,7 @@ class MemoryPlaces:
     def _refused(self, error: MemoryLimitError, step: CompiledStep) -> DeviceMemoryError:
         """Return the DeviceMemoryError of feeds that will never fit, with the notes of the arbiter's error."""
         pool = self._pools[error.device]
-        found = refused(error, "the values fed", [step], pool, self._environment.resources)
+        found = explain_refusal(error, "the values fed", [step], pool, self._environment.resources)
         for note in getattr(error, "__notes__", ()):
             found.got = f"{found.got}; {note}"
         return found
@@ -186,7 +186,7 @@ def _still_in_line(seconds: float | None, claim: MemoryClaim, arbiter: MemoryArb
     )
     if claim.needs is None:
         error.add_note("the step waits to be alone, as it has not run before: nobody knows what it takes")
-    if holders := describe_holders(arbiter.everywhere()):
+    if holders := describe_holders(arbiter.connected_arbiters()):
         error.add_note(holders)
     for pool, size in (claim.needs or {}).items():
         error.add_note(f"the step waits for {size} bytes of memory of {pool.name}")

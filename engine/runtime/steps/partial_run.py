@@ -451,7 +451,7 @@ def _begin(
     """Begin a step in a new task, which releases its place and claim at its end."""
     runner.check_admits()
     parts = PartialRunState(step)
-    watches = runner.watches.of(step.watched)
+    watches = runner.watches.buffers_of(step.watched)
     began, told = perf_counter(), runner.counts.begin(step, alone=True)
 
     def over(task: asyncio.Task[Any]) -> None:

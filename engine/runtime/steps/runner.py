@@ -23,7 +23,7 @@ from ..devices.device_values import copied_out
 from ..devices.session_devices import peak_bytes
 from ..memory.claims import MemoryClaim
 from ..observe.trace import Trace
-from ..observe.watch import SessionWatches, WatchBuffer, refuse_watch, watchers
+from ..observe.watch import SessionWatches, WatchBuffer, refuse_watch, watchers_by_tensor
 from ..scheduling.admission import Admission, Place
 from ..scheduling.boundary import StepBoundary
 from ..scheduling.priorities import run_at
@@ -330,7 +330,7 @@ class StepRunner:
 
     def _watches_of(self, step: CompiledStep, watches: Sequence[WatchBuffer]) -> Sequence[WatchBuffer]:
         """Return the buffers of a step's watched tensors: of the session's watches and of this run's."""
-        return [*self.watches.of(step.watched), *watches] if step.watched else watches
+        return [*self.watches.buffers_of(step.watched), *watches] if step.watched else watches
 
     def _handles(self, fetched: list[Any]) -> list[Any]:
         """Return fetched values with a TensorHandle for each value that the session keeps."""
@@ -402,7 +402,7 @@ class StepRunner:
         """Return a new execution of a step; of a partial run with its state."""
         environment = self.environment
         seed = self.graph.seed if self._seed is None else self._seed
-        watching = watchers(watches) if watches else _UNWATCHED
+        watching = watchers_by_tensor(watches) if watches else _UNWATCHED
         values = (self.counts.started, seed, *self._offered, watching, state, None, self._drawn)
         context = StepContext._make(values)  # costs a third of keyword arguments
         execution = self._executor(step, context, feeds, environment, trace, self.enter_loop())

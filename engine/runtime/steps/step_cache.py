@@ -7,7 +7,7 @@ from collections.abc import Container
 from typing import Any
 
 from ...kernels.memory.pool import MemoryLimitError
-from ..memory.limits import refused
+from ..memory.limits import explain_refusal
 from .compiled_step import CompiledStep
 from .counters import StepCounters
 from .environment import StepEnvironment
@@ -71,13 +71,13 @@ class StepCache:
                 return False
             pools = [device.pool for device in devices]
             pool = next(each for each in pools if each is not None and each.name == error.device)
-            raise refused(error, "the constants of a step", [step], pool, self._environment.resources) from None
+            raise explain_refusal(error, "the constants of a step", [step], pool, self._environment.resources) from None
         return True
 
     def forget(self, tensors: Container[Any]) -> None:
         """Drop the steps with fetches or feeds among some tensors, because no caller asks for them any longer."""
         for key in list(self._steps):
-            # These are fetched tensors, fetched operations and feeds; see `StepCompiler._key`.
+            # These are fetched tensors, fetched operations and feeds; see `StepCompiler._cache_key`.
             if any(each in tensors for elements in key[:3] for each in elements):
                 self._steps.pop(key, None)
 
