@@ -48,7 +48,7 @@ class Ends:
             if done != steps:
                 pause, steps, since, has_told = _SOON, done, now, False
             elif now - since > _STALLED and not has_told:
-                has_told = self._tell(running)
+                has_told = self._log_stall(running)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LATE)
 
@@ -74,7 +74,7 @@ class Ends:
         figures = [each.get(name) for each in self._session.resources.statistics().values()]
         return any(getattr(each, "waiting_putters", 0) for each in figures)
 
-    def _tell(self, running: Iterable[Runner]) -> bool:
+    def _log_stall(self, running: Iterable[Runner]) -> bool:
         """Log the queues of a stalled group's runners; return False, unlogged, if a runner may wait for more."""
         lines = []
         for runner in running:

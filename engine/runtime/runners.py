@@ -134,7 +134,7 @@ class Runners:
                 hint="async with tagloom.Session(graph) as session, and asyncio.run around it",
             )
         self.session: Session = session
-        self._drain = _checked(drain)
+        self._drain = _check_drain(drain)
         self.clock: Clock = clock or LoopClock()
         self._tasks: asyncio.TaskGroup | None = None
         self._runners: dict[str, Runner] = {}
@@ -257,13 +257,13 @@ class Runners:
         """
         if self._tasks is None:
             raise GraphError("a runner was added outside of its group's block", wanted=_ENTER, hint="add it in there")
-        step = self._step(fetches, feeds is not None, timeout)
+        step = self._make_step(fetches, feeds is not None, timeout)
         name = name or _name_of(fetches)
         if name in self._runners and not self._runners[name].has_ended:
             raise GraphError(f"there is a runner '{name}' already", hint="give each a name=")
         if every is not None:
             check_seconds(every, "every")
-        keys = self._closing(closes)
+        keys = self._closing_keys(closes)
         uses = None if callable(fetches) else uses_of(self.session.graph, fetches)
         if drains is None:
             drains = uses is not None and bool(uses.takes)
@@ -271,7 +271,7 @@ class Runners:
             name,
             step,
             feeds=self._feeds.iterator(feeds),
-            times=_count(name, "times", times),
+            times=_check_count(name, "times", times),
             every=every,
             restarts=Restarts(restarts, backoff, longest_backoff),
             optional=optional,
@@ -284,9 +284,9 @@ class Runners:
         self._runners[name] = runner
         self.session.include_statistics("runners", name, runner)
         self._feeding.update(keys)
-        task = asyncio.get_running_loop().create_task(self._run(runner, keys), name=f"runner {name}")
+        task = asyncio.get_running_loop().create_task(self._run_and_close(runner, keys), name=f"runner {name}")
         runner.attach(task)
-        guard = self._tasks.create_task(_guard(runner, task), name=f"guard of runner {name}")
+        guard = self._tasks.create_task(_guard_runner(runner, task), name=f"guard of runner {name}")
         guard.add_done_callback(lambda _: None if task.done() else runner.abandon())  # cancelled before it began
         self._ends.add(runner, uses)
         self._heed_stop(runner)
@@ -304,9 +304,9 @@ class Runners:
             draining runners continue until the remaining elements are taken. A number: as for True, and after so many
             seconds all are cancelled. False or 0: all are cancelled at once. By default the group's own `drain`.
         """
-        drain = self._drain if drain is None else _checked(drain)
+        drain = self._drain if drain is None else _check_drain(drain)
         if drain is False or drain == 0:
-            self._cancel()
+            self._cancel_all()
             return
         self._is_draining = True
         for each in self._runners.values():
@@ -314,7 +314,7 @@ class Runners:
         if self._timer is not None:
             self._timer.cancel()
         if drain is not True:
-            self._timer = self.clock.call_at(self.clock.now() + drain, self._cancel)
+            self._timer = self.clock.call_at(self.clock.now() + drain, self._cancel_all)
 
     @property
     def runners(self) -> tuple[Runner, ...]:
@@ -335,7 +335,7 @@ class Runners:
                 len(self.unfed),
             )
 
-    def _cancel(self) -> None:
+    def _cancel_all(self) -> None:
         self._is_cancelled = True
         for each in self._runners.values():
             self._heed_stop(each)
@@ -346,15 +346,15 @@ class Runners:
         elif self._is_draining and not runner.drains:
             runner.stop()
 
-    def _step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
+    def _make_step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
         """Return a function that runs one step with feeds, or calls the user's async function."""
         if callable(fetches):
             call = fetches if is_fed else lambda _: fetches()
-            return call if timeout is None else _within(call, timeout)
+            return call if timeout is None else _limit_seconds(call, timeout)
         session = self.session
         return lambda feeds: session.run(fetches, feeds, timeout=timeout)
 
-    def _closing(self, closes: Any) -> list[str]:
+    def _closing_keys(self, closes: Any) -> list[str]:
         """Return the keys of a runner's closing operations, built now unless another runner names the same queue."""
         listed = [closes] if isinstance(closes, Operation) or hasattr(closes, "close") else list(closes)
         keys = []
@@ -366,7 +366,7 @@ class Runners:
             keys.append(key)
         return keys
 
-    async def _run(self, runner: Runner, keys: list[str]) -> None:
+    async def _run_and_close(self, runner: Runner, keys: list[str]) -> None:
         """Run a runner to its end, then close the queues of `keys` whose last runner has ended."""
         await runner.run()
         for key in keys:
@@ -377,7 +377,7 @@ class Runners:
                     await self.session.run(self._closings[key])
 
 
-async def _guard(runner: Runner, task: asyncio.Task[None]) -> None:
+async def _guard_runner(runner: Runner, task: asyncio.Task[None]) -> None:
     """Wait for a runner's task in its place in the task group, and pass on only the first cancellation.
 
     A task group may cancel a task more than once, which would interrupt the cleanup of the runner's functions and feed
@@ -400,11 +400,11 @@ def _name_of(fetches: Any) -> str:
     return str(getattr(first, "name", None) or getattr(first, "__name__", None) or first)
 
 
-def _within(call: Callable[[Any], Awaitable[Any]], timeout: float) -> Callable[[Any], Awaitable[Any]]:
+def _limit_seconds(call: Callable[[Any], Awaitable[Any]], timeout: float) -> Callable[[Any], Awaitable[Any]]:
     """Return an async function that awaits `call` for at most `timeout` seconds, then raises StepTimeout."""
     check_seconds(timeout)
 
-    async def limited(feeds: Any) -> Any:
+    async def call_in_time(feeds: Any) -> Any:
         limit = asyncio.timeout(None if timeout == math.inf else timeout)
         try:
             async with limit:
@@ -418,16 +418,16 @@ def _within(call: Callable[[Any], Awaitable[Any]], timeout: float) -> Callable[[
                 hint="give its runner a longer timeout=, or look at what it waits for",
             ) from error
 
-    return limited
+    return call_in_time
 
 
-def _checked(drain: float | bool) -> float | bool:
+def _check_drain(drain: float | bool) -> float | bool:
     if not isinstance(drain, bool):
         check_seconds(drain, "drain")
     return drain
 
 
-def _count(name: str, option: str, value: int | None) -> int | None:
+def _check_count(name: str, option: str, value: int | None) -> int | None:
     if value is not None and value < 0:
         raise GraphError(
             f"runner '{name}': {option} is no number of steps", wanted="0 or more", got=value, hint="leave it out"

@@ -419,13 +419,13 @@ class Session(SessionView):
         try:
             await self._steps.drain(drain)
         finally:
-            await self._end()
+            await self._end_steps()
 
     def call_before_release(self, function: Callable[[], object]) -> None:
         """Register a function to be called after the last step and before the session drops its variables."""
         self._before_release.append(function)
 
-    async def _end(self) -> None:
+    async def _end_steps(self) -> None:
         """End all steps and blocking calls; the last step releases the session, even if this call is cancelled."""
         self._steps.environment.arbiter.begin_closing()
         # Before the steps are awaited: a step blocked in a queue would never end by itself.
@@ -434,9 +434,9 @@ class Session(SessionView):
             await self._steps.aclose()
             await self._threads.aclose(self.settings.close_seconds)
         finally:
-            await self._steps.after_last(self._release)
+            await self._steps.after_last(self._release_all)
 
-    async def _release(self) -> None:
+    async def _release_all(self) -> None:
         """Release memory, threads and devices after the last step; repeated and concurrent calls are fine."""
         self._last_report = self.report()  # holds figures alone, so no compiled step stays alive
         # Popped, so a repeated release calls no function again. Functions save the variables, hence before the rest.

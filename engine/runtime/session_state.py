@@ -30,7 +30,7 @@ from .scheduling.timeouts import check_seconds
 from .scheduling.worker_pool import WorkerPool
 from .steps.outcomes import RandomState
 from .steps.runner import StepRunner
-from .steps.values import made_elsewhere, taken_out, turns_at
+from .steps.values import copy_to_host, run_offloaded, turns_at
 
 R = TypeVar("R")
 
@@ -109,12 +109,12 @@ class SessionState:
             If a named variable has no value.
         """
         self._steps.check_open()
-        selected = self.resources.names(CONTAINER) if names is None else self._wanted(names)
+        selected = self.resources.names(CONTAINER) if names is None else self._check_names(names)
         slots = self._from_outside("the values restored", slots_of, self.resources, selected)
         async with turns_at(slots):
             self._steps.check_open()  # the session may have been closed while this waited
             values = {slot.name: slot.read() for slot in slots if names is not None or slot.is_initialized}
-        return await self._taken_out(values)  # type: ignore[no-any-return]
+        return await self._copy_to_host(values)  # type: ignore[no-any-return]
 
     async def write_variables(
         self, values: Mapping[Any, Any], *, consistent: bool = False, seconds: float = 10.0
@@ -154,9 +154,9 @@ class SessionState:
             yield
 
     async def _write_variables(self, values: Mapping[Any, Any]) -> None:
-        """Convert all values, then set all variables: `_fitting` raises before any slot exists."""
+        """Convert all values, then set all variables: `_convert_values` raises before any slot exists."""
         self._steps.check_open()
-        arrays = self._fitting({self._name(key): value for key, value in values.items()})
+        arrays = self._convert_values({self._name_of_variable(key): value for key, value in values.items()})
         slots = self._from_outside("the values restored", slots_of, self.resources, arrays)
         # Only the slots' turns are awaited: threads may go on changing other resources.
         await self._put_in("the new values of variables", arrays, slots, partial(prepare_slots, slots))
@@ -173,7 +173,7 @@ class SessionState:
         async with turns_at(self.resources):
             self._steps.check_open()
             values = build_deferred(self.resources.snapshot())
-        return await self._taken_out(values)  # type: ignore[no-any-return]
+        return await self._copy_to_host(values)  # type: ignore[no-any-return]
 
     async def restore(
         self, snapshot: Mapping[str, Mapping[str, Any]], *, consistent: bool = False, seconds: float = 10.0
@@ -196,12 +196,12 @@ class SessionState:
             If steps that use variables do not end in time. Then nothing has changed.
         """
         async with self._between_steps(consistent, seconds):
-            await self._restore(snapshot)
+            await self._restore_resources(snapshot)
 
-    async def _restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
+    async def _restore_resources(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
         """Restore variables and other resources; resources named by the snapshot are made first, if missing."""
         self._steps.check_open()
-        variables = self._fitting(snapshot.get(CONTAINER, {}))
+        variables = self._convert_values(snapshot.get(CONTAINER, {}))
         saved = {**snapshot, CONTAINER: variables}
         others = {name for kind, values in snapshot.items() if kind != CONTAINER for name in values}
         if others:
@@ -294,17 +294,17 @@ class SessionState:
             if device.pool is not None:
                 device.pool.reset_peak()
 
-    def _wanted(self, names: Named | Iterable[Named]) -> list[str]:
+    def _check_names(self, names: Named | Iterable[Named]) -> list[str]:
         """Return the names of variables; GraphError for a name with neither a variable nor a kept value."""
         keys = [names] if isinstance(names, (str, Variable)) else names
-        checked = [self._name(key) for key in keys]
-        known = dict.fromkeys([*self._variables(), *self.resources.names(CONTAINER)])
+        checked = [self._name_of_variable(key) for key in keys]
+        known = dict.fromkeys([*self._variables_by_name(), *self.resources.names(CONTAINER)])
         for name in checked:
             if name not in known:
                 raise no_such_variable(name, known)
         return checked
 
-    def _name(self, key: object) -> str:
+    def _name_of_variable(self, key: object) -> str:
         """Return the name of a variable of this graph; names themselves are not checked here."""
         if isinstance(key, Variable):
             self.graph.as_graph_element(key)  # raises for a variable of another graph
@@ -318,12 +318,12 @@ class SessionState:
             hint="give variables, or the names that read_variables() gives",
         )
 
-    def _variables(self) -> dict[str, Variable]:
+    def _variables_by_name(self) -> dict[str, Variable]:
         return {v.name: v for v in self.graph.collections.get("variables", ())}
 
-    def _fitting(self, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    def _convert_values(self, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Return values converted for their variables; raise if a value does not fit, or lives on another machine."""
-        arrays = fitting(values, variables := self._variables())
+        arrays = fitting(values, variables := self._variables_by_name())
         self._require_here(variables[name].handle.op for name in arrays if name in variables)
         return arrays
 
@@ -345,12 +345,12 @@ class SessionState:
         async with turns_at(resources):
             # `prepare` may copy large values, in a thread; the change itself is brief, and made on the loop's thread.
             allowed = partial(allowed_in(self._devices[0].contexts.pool, prepare), values)
-            change = await made_elsewhere(self._cores.calls, values, partial(self._from_outside, what, allowed))
+            change = await run_offloaded(self._cores.calls, values, partial(self._from_outside, what, allowed))
             self._steps.check_open()
             self._from_outside(what, change)
 
     def _from_outside(self, what: str, function: Callable[..., R], *arguments: Any) -> R:
         return from_outside(self._devices[0].contexts, self.resources, what, function, *arguments)
 
-    async def _taken_out(self, values: Any) -> Any:
-        return await taken_out(values, [each.device for each in self._devices], self._cores.calls)
+    async def _copy_to_host(self, values: Any) -> Any:
+        return await copy_to_host(values, [each.device for each in self._devices], self._cores.calls)

@@ -120,7 +120,7 @@ class SessionView(SessionState):
         Report
             Printable; empty before the first step. After closing, the report from the time of closing.
         """
-        # The cache of a closed session is empty; `_release` has kept the report.
+        # The cache of a closed session is empty; `_release_all` has kept the report.
         last = self._steps.compiler.cache.last
         return self._last_report if last is None else report_of(*last)
 

@@ -103,7 +103,7 @@ class SyncStream:
         return self
 
     def __next__(self) -> np.ndarray[Any, Any]:
-        value = self._call(_next, self._stream)
+        value = self._call(_next_or_end, self._stream)
         if value is _END:
             raise StopIteration
         return value  # type: ignore[no-any-return]
@@ -161,5 +161,5 @@ class SyncPartialRun:
             self._close()
 
 
-async def _next(stream: StepStream) -> Any:
+async def _next_or_end(stream: StepStream) -> Any:
     return await anext(stream, _END)

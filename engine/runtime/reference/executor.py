@@ -124,7 +124,7 @@ class ReferenceMachine:
         """Run the step until no instance is in flight; `failure` or `fetches` hold the outcome."""
         root = self.root = Frame(0, None, 0, ROOT_PATH, ROOT_ID, 0, {0: Iteration()})
         for i in self.plan.roots():  # [21]
-            self._start(i, root, 0, [], False)
+            self._start_instance(i, root, 0, [], False)
         try:
             while self.tasks:
                 await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -136,7 +136,7 @@ class ReferenceMachine:
                 if self.failure is not None:
                     break
         finally:
-            await self._stop()
+            await self._cancel_and_join()
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
@@ -145,7 +145,7 @@ class ReferenceMachine:
         for task in self.tasks:
             cancel_once(task)
 
-    async def _stop(self) -> None:
+    async def _cancel_and_join(self) -> None:
         """Cancel the remaining instances and wait for their ends, also if this wait is cancelled."""
         if self.tasks:
             ended = asyncio.CancelledError("the step was cancelled") if self.failure is None else self.failure[2]
@@ -156,21 +156,21 @@ class ReferenceMachine:
 
     # ---- readiness
 
-    def _deliver(self, target: int, k: int, value: Any, frame: Frame, i: int, from_enter: bool = False) -> None:
+    def _deliver_value(self, target: int, k: int, value: Any, frame: Frame, i: int, from_enter: bool = False) -> None:
         """Deliver a value to input `k` of a node, and start the node if ready."""
         node, iteration = self.plan.nodes[target], frame.iterations[i]
         if node.kind in (Kind.SERIES_EXIT, Kind.TRIP_COUNT):
-            return  # `_done` sends the only outputs of these nodes
+            return  # `_complete_frame` sends the only outputs of these nodes
         iteration.arrived.setdefault(target, {})[k] = value
         if node.kind is Kind.MERGE and value is DEAD and from_enter:
             iteration.arrived[target] = dict.fromkeys(range(node.num_inputs), DEAD)  # [11]
-        self._try(target, frame, i)
+        self._start_if_ready(target, frame, i)
 
-    def _signal(self, target: int, dead: bool, frame: Frame, i: int) -> None:
+    def _deliver_control(self, target: int, dead: bool, frame: Frame, i: int) -> None:
         frame.iterations[i].controls.setdefault(target, []).append(dead)
-        self._try(target, frame, i)
+        self._start_if_ready(target, frame, i)
 
-    def _try(self, target: int, frame: Frame, i: int) -> None:
+    def _start_if_ready(self, target: int, frame: Frame, i: int) -> None:
         """Start a node if ready: a Merge at its first live or last dead input, others at all inputs and controls."""
         node, iteration = self.plan.nodes[target], frame.iterations[i]
         if target in iteration.fired or node.kind in (Kind.SERIES_EXIT, Kind.TRIP_COUNT):
@@ -188,9 +188,9 @@ class ReferenceMachine:
             if len(arrived) < node.num_inputs:
                 return
             dead = any(v is DEAD for v in values) or (any(controls) and node.kind is not Kind.CONTROL_TRIGGER)
-        self._start(target, frame, i, values, dead)
+        self._start_instance(target, frame, i, values, dead)
 
-    def _start(self, target: int, frame: Frame, i: int, values: list[Any], dead: bool) -> None:
+    def _start_instance(self, target: int, frame: Frame, i: int, values: list[Any], dead: bool) -> None:
         """Start the task of an instance, unless the step has failed."""
         if self.failure is not None:
             return
@@ -198,13 +198,15 @@ class ReferenceMachine:
         iteration.fired.add(target)  # [8]
         iteration.outstanding += 1
         name = instance_name(self.plan.nodes[target].name, frame.path, i)
-        task = asyncio.get_running_loop().create_task(self._instance(target, frame, i, values, dead, name), name=name)
+        task = asyncio.get_running_loop().create_task(
+            self._run_instance(target, frame, i, values, dead, name), name=name
+        )
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     # ---- evaluation
 
-    async def _instance(self, target: int, frame: Frame, i: int, values: list[Any], dead: bool, name: str) -> None:
+    async def _run_instance(self, target: int, frame: Frame, i: int, values: list[Any], dead: bool, name: str) -> None:
         """Evaluate an instance and propagate its outputs; the first error becomes the step's failure."""
         for _ in range(self.random.randrange(4) if self.random else 0):
             await asyncio.sleep(0)
@@ -213,19 +215,19 @@ class ReferenceMachine:
             return
         begin = monotonic_ns()
         try:
-            outputs = await self._evaluate(target, node, frame, i, values, dead, name)
+            outputs = await self._evaluate_node(target, node, frame, i, values, dead, name)
         except BaseException as error:
-            if self.failure is None:  # [44]; a cancellation by `_stop` is recorded too, and never read
+            if self.failure is None:  # [44]; a cancellation by `_cancel_and_join` is recorded too, and never read
                 self.failure = (target, name, error, [np.shape(v) for v in values])
             return
         finally:
             if self.story is not None:
                 self.story.add(target, name, frame.path, i, begin, dead, self.root)
         if self.failure is None:
-            self._propagate(target, node, frame, i, outputs, dead)
-            self._finish(frame, i)
+            self._propagate_outputs(target, node, frame, i, outputs, dead)
+            self._finish_instance(frame, i)
 
-    async def _evaluate(
+    async def _evaluate_node(
         self, target: int, node: Node, frame: Frame, i: int, values: list[Any], dead: bool, name: str
     ) -> list[Any]:
         """Return the outputs of an instance: DEAD for a dead instance, and on the branches that a Switch leaves out."""
@@ -261,10 +263,10 @@ class ReferenceMachine:
             value = values[0].get(int(values[1]))
             return [DEAD if value is None else value]
         elif kind is Kind.KERNEL:
-            return await self._kernel(node, frame, i, values, name)
+            return await self._compute_outputs(node, frame, i, values, name)
         return values
 
-    async def _call(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:
+    async def _call_kernel(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:
         """Call a kernel, and call it again after other instances have ended if its memory was refused.
 
         A refusal while all instances are parked raises NoRoom: no memory can be freed any more.
@@ -273,7 +275,7 @@ class ReferenceMachine:
         while True:
             refusals = 0 if pool is None else pool.refusals
             try:
-                return await self._outcome(node, frame, values, name)
+                return await self._await_outcome(node, frame, values, name)
             except MemoryError as error:
                 if pool is None or pool.refusals == refusals or not node.retry:
                     raise
@@ -284,7 +286,7 @@ class ReferenceMachine:
                 raise NoRoom(wanted, pool.used_bytes, pool.limit, pool.name, [], False)
             await ended
 
-    async def _outcome(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:
+    async def _await_outcome(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:
         """Call a kernel, in a thread if the call is estimated long, and await an awaitable result."""
         assert node.kernel is not None
         if self._takes_long(node, values):
@@ -293,7 +295,7 @@ class ReferenceMachine:
         if inspect.isawaitable(result):
             if self.story is not None:
                 self.story.note_awaited(name)
-            with self.counts.awaiting(frame):
+            with self.counts.count_awaited(frame):
                 while inspect.isawaitable(result):
                     result = await result
                     if isinstance(result, Continuation):
@@ -312,21 +314,21 @@ class ReferenceMachine:
                 size += 8 * node.elements(*inputs)
         return size >= _LARGE
 
-    async def _kernel(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
+    async def _compute_outputs(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
         """Return the outputs of a kernel in the node's dtypes, checked by the guard."""
         if node.stateful:
             values = [Instance(self.step, node.name, frame.id, i, name), *values]
-        result = await self._call(node, frame, values, name)
+        result = await self._call_kernel(node, frame, values, name)
         if not node.outputs:
             return []
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         outputs = [r if d is None else np.asarray(r, d) for r, d in zip(results, node.outputs, strict=True)]
         for output, dtype in zip(outputs, node.outputs, strict=True):
             if self.guard is not None and dtype in _FLOATING:
-                await self._look(self.guard, output)
+                await self._guard_output(self.guard, output)
         return outputs
 
-    async def _look(self, guard: Any, output: Any) -> None:
+    async def _guard_output(self, guard: Any, output: Any) -> None:
         if self.step.long_calls is None or output.nbytes < _LARGE:
             guard(output)
         else:
@@ -334,42 +336,44 @@ class ReferenceMachine:
 
     # ---- propagation
 
-    def _propagate(self, source: int, node: Node, frame: Frame, i: int, outputs: list[Any], dead: bool) -> None:
+    def _propagate_outputs(self, source: int, node: Node, frame: Frame, i: int, outputs: list[Any], dead: bool) -> None:
         """Send outputs to consumers: in the child frame, the parent frame, the next iteration, or the same one."""
         if node.kind is Kind.ENTER:  # [16, 29, 31]
-            self._enter(source, node, frame, i, DEAD if dead else outputs[0])
+            self._enter_frame(source, node, frame, i, DEAD if dead else outputs[0])
         elif node.kind is Kind.EXIT:
             if not dead:
                 assert frame.parent is not None
-                self._send(source, outputs, False, frame.parent, frame.parent_iteration)  # [15]
+                self._send_outputs(source, outputs, False, frame.parent, frame.parent_iteration)  # [15]
             elif i == frame.newest:
                 frame.dead_exits.append(source)  # [13]
         elif node.kind is Kind.NEXT_ITERATION:
             if not dead:  # [12]
-                self._next(source, frame, i, outputs[0])
+                self._send_to_next_iteration(source, frame, i, outputs[0])
         else:
-            self._send(source, outputs, dead, frame, i)
+            self._send_outputs(source, outputs, dead, frame, i)
 
-    def _send(self, source: int, outputs: list[Any], dead: bool, frame: Frame, i: int, enter: bool = False) -> None:
+    def _send_outputs(
+        self, source: int, outputs: list[Any], dead: bool, frame: Frame, i: int, enter: bool = False
+    ) -> None:
         for value, edges in zip(outputs, self.plan.data_edges[source], strict=True):
             for target, k in edges:
-                self._deliver(target, k, value, frame, i, enter)
+                self._deliver_value(target, k, value, frame, i, enter)
         for target in self.plan.control_edges[source]:
-            self._signal(target, dead, frame, i)
+            self._deliver_control(target, dead, frame, i)
 
-    def _enter(self, source: int, node: Node, frame: Frame, i: int, value: Any) -> None:
+    def _enter_frame(self, source: int, node: Node, frame: Frame, i: int, value: Any) -> None:
         """Send a value into a child frame: an invariant to each iteration, other values to the first."""
-        child = self._child(node.child, frame, i)
+        child = self._child_frame(node.child, frame, i)
         if node.is_constant:
             child.invariants.append((source, value))
             for k in list(child.iterations):  # [30]
-                self._send(source, [value], value is DEAD, child, k)
+                self._send_outputs(source, [value], value is DEAD, child, k)
         else:
-            self._send(source, [value], value is DEAD, child, 0, enter=True)
+            self._send_outputs(source, [value], value is DEAD, child, 0, enter=True)
         child.missing_enters -= 1
-        self._clean(child)
+        self._delete_completed(child)
 
-    def _child(self, index: int, frame: Frame, i: int) -> Frame:
+    def _child_frame(self, index: int, frame: Frame, i: int) -> Frame:
         """Return the instance of a loop in an iteration of the enclosing frame, made by the first Enter."""
         iteration = frame.iterations[i]
         if index not in iteration.children:
@@ -386,7 +390,7 @@ class ReferenceMachine:
             )
         return iteration.children[index]
 
-    def _next(self, source: int, frame: Frame, i: int, value: Any) -> None:
+    def _send_to_next_iteration(self, source: int, frame: Frame, i: int, value: Any) -> None:
         """Send a value to the next iteration; defer the value if a new iteration would exceed the window."""
         frame.iterations[i].advanced += 1
         self.counts.advance(frame.index, source, frame.iterations[i].advanced)
@@ -397,7 +401,7 @@ class ReferenceMachine:
                 frame.deferred.append((source, value))  # [33]
                 return
             self._new_iteration(frame)
-        self._send(source, [value], False, frame, i + 1)
+        self._send_outputs(source, [value], False, frame, i + 1)
 
     def _new_iteration(self, frame: Frame) -> None:
         """Open the next iteration, with the deferred values and the invariants."""
@@ -407,17 +411,17 @@ class ReferenceMachine:
         frame.dead_exits.clear()  # [13]
         deferred, frame.deferred = frame.deferred, []
         for source, value in deferred:
-            self._send(source, [value], False, frame, frame.newest)
+            self._send_outputs(source, [value], False, frame, frame.newest)
         for source, value in frame.invariants:
-            self._send(source, [value], value is DEAD, frame, frame.newest)
+            self._send_outputs(source, [value], value is DEAD, frame, frame.newest)
 
     # ---- completion
 
-    def _finish(self, frame: Frame, i: int) -> None:
+    def _finish_instance(self, frame: Frame, i: int) -> None:
         frame.iterations[i].outstanding -= 1
-        self._clean(frame)
+        self._delete_completed(frame)
 
-    def _clean(self, frame: Frame) -> None:
+    def _delete_completed(self, frame: Frame) -> None:
         """Delete completed iterations in order, then the completed frame [26, 28]."""
         if frame.parent is None:
             return
@@ -431,23 +435,23 @@ class ReferenceMachine:
                 self._window_opens(frame, oldest)
             else:
                 del frame.iterations[oldest]
-        self._done(frame)
+        self._complete_frame(frame)
 
     def _window_opens(self, frame: Frame, oldest: int) -> None:
         del frame.iterations[oldest]
         self._new_iteration(frame)
 
-    def _done(self, frame: Frame) -> None:
+    def _complete_frame(self, frame: Frame) -> None:
         """Send a completed frame's dead exits, series and trip counts to the parent, and delete the frame."""
         parent, i = frame.parent, frame.parent_iteration
         assert parent is not None
         for source in frame.dead_exits:  # [14]
-            self._send(source, [DEAD], True, parent, i)
+            self._send_outputs(source, [DEAD], True, parent, i)
         for source in self.plan.frames[frame.index].finals:
             node = self.plan.nodes[source]
             value: Any = np.asarray(frame.newest, np.int64)
             if node.kind is Kind.SERIES_EXIT:
                 value = frame.series[node.index]
-            self._send(source, [value if frame.ran else DEAD], not frame.ran, parent, i)
+            self._send_outputs(source, [value if frame.ran else DEAD], not frame.ran, parent, i)
         del parent.iterations[i].children[frame.index]
-        self._clean(parent)
+        self._delete_completed(parent)

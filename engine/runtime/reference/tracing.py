@@ -54,11 +54,11 @@ class ReferenceTracer:
             monotonic_ns(),
             dead=dead,
             awaited=awaited,
-            holdings=self._holdings(root) if looks else (-1, -1),
+            holdings=self._measure_holdings(root) if looks else (-1, -1),
         )
 
-    def _holdings(self, root: Any) -> tuple[int, int]:
-        held, iterations = _holdings(root)
+    def _measure_holdings(self, root: Any) -> tuple[int, int]:
+        held, iterations = _measure_holdings(root)
         return held if self.pool is None else self.pool.live_bytes, iterations
 
 
@@ -66,7 +66,7 @@ class LoopCounts:
     """Counts of iterations and waits in each frame, as the step machine counts them."""
 
     def __init__(self, plan: Plan) -> None:
-        self.nexts: list[list[int]] = [_nexts(plan, k) for k in range(len(plan.frames))]
+        self.nexts: list[list[int]] = [_next_iterations(plan, k) for k in range(len(plan.frames))]
         names = ("runs", "starts", "alive", "most", "held_back", "launches", "awaited", "queued", "blocked_on_memory")
         zeros = dict.fromkeys((*names, "native_runs", "native_starts"), 0) | {"not_native": None}
         self.counts: list[dict[str, Any]] = [{**zeros, "last": [0] * len(n)} for n in self.nexts]
@@ -79,11 +79,11 @@ class LoopCounts:
     def open(self, frame: int) -> None:
         """Count a live frame instance with its first iteration."""
         self.counts[frame]["runs"] += 1
-        self._alive(frame, 1)
+        self._count_start(frame, 1)
 
     def start(self, frame: int, alive: int, tasks: int) -> None:
         """Count a new iteration; `alive` iterations of its frame and `tasks` instances of the step are in flight."""
-        self._alive(frame, alive)
+        self._count_start(frame, alive)
         self.counts[frame]["queued"] += tasks - self.in_flight
 
     def hold_back(self, frame: int, *, first: bool) -> None:
@@ -96,7 +96,7 @@ class LoopCounts:
             self.counts[frame]["last"][self.nexts[frame].index(source)] += 1
 
     @contextmanager
-    def awaiting(self, frame: Any) -> Iterator[None]:
+    def count_awaited(self, frame: Any) -> Iterator[None]:
         """Count an asynchronous instance, in flight during the block, for its frame and the enclosing frames."""
         self.in_flight += 1
         while frame.parent is not None:
@@ -108,41 +108,41 @@ class LoopCounts:
         finally:
             self.in_flight -= 1
 
-    def _alive(self, frame: int, alive: int) -> None:
+    def _count_start(self, frame: int, alive: int) -> None:
         counts = self.counts[frame]
         counts["starts"] += 1
         counts["alive"] += alive
         counts["most"] = max(counts["most"], alive)
 
 
-def _nexts(plan: Plan, frame: int) -> list[int]:
+def _next_iterations(plan: Plan, frame: int) -> list[int]:
     return [i for i, node in enumerate(plan.nodes) if node.kind is Kind.NEXT_ITERATION and node.frame == frame]
 
 
-def _holdings(root: Any) -> tuple[int, int]:
+def _measure_holdings(root: Any) -> tuple[int, int]:
     """Return the bytes of the distinct arrays held by a frame, and the iterations in flight of its inner loops."""
-    frames = list(_frames(root))
-    arrays = {id(array): array for frame in frames for array in _arrays(frame)}
+    frames = list(_walk_frames(root))
+    arrays = {id(array): array for frame in frames for array in _arrays_held_by(frame)}
     return sum(array.nbytes for array in arrays.values()), sum(len(frame.iterations) for frame in frames[1:])
 
 
-def _frames(frame: Any) -> Iterator[Any]:
+def _walk_frames(frame: Any) -> Iterator[Any]:
     yield frame
     for iteration in frame.iterations.values():
         for child in iteration.children.values():
-            yield from _frames(child)
+            yield from _walk_frames(child)
 
 
-def _arrays(frame: Any) -> Iterator[Any]:
+def _arrays_held_by(frame: Any) -> Iterator[Any]:
     values = [value for _, value in (*frame.invariants, *frame.deferred)]
     values += [v for it in frame.iterations.values() for arrived in it.arrived.values() for v in arrived.values()]
     for value in (*values, *frame.series):
-        yield from _inside(value)
+        yield from _arrays_in_value(value)
 
 
-def _inside(value: Any) -> Iterator[Any]:
+def _arrays_in_value(value: Any) -> Iterator[Any]:
     if isinstance(value, Series):
         for index in value.indices():
-            yield from _inside(value.get(index))
+            yield from _arrays_in_value(value.get(index))
     elif hasattr(value, "nbytes"):
         yield value

@@ -68,9 +68,9 @@ class ResourceManager:
         try:
             return self._kinds[container][name]  # type: ignore[no-any-return]
         except KeyError:
-            return self._create(container, name, factory)
+            return self._create_resource(container, name, factory)
 
-    def _create(self, container: str, name: str, factory: Callable[[str], R]) -> R:
+    def _create_resource(self, container: str, name: str, factory: Callable[[str], R]) -> R:
         """Make a resource, and restore its state if a snapshot was restored before."""
         resource = factory(name)
         saved = self._saved.get(container, {})
@@ -174,7 +174,7 @@ class ResourceManager:
                 resource = self._kinds.get(container, {}).get(name)
                 if resource is None:
                     # Allocated outside of the devices' limits: no step has reserved memory for the resource yet.
-                    later.setdefault(container, {})[name] = outside(nest.map_structure, _copied, state)
+                    later.setdefault(container, {})[name] = outside(nest.map_structure, _copy_read_only, state)
                 else:
                     changes.append(resource.restore(state))
 
@@ -208,9 +208,9 @@ class ResourceManager:
             for name in resources.keys() & set(names):
                 resource = resources[name]
                 if (saved := resource.snapshot()) is not None:
-                    found.setdefault(container, {})[name] = outside(nest.map_structure, _copied, saved)
+                    found.setdefault(container, {})[name] = outside(nest.map_structure, _copy_read_only, saved)
                 if resource.is_plain:
-                    self._forget(container, name)
+                    self._forget_resource(container, name)
         return found
 
     def immovable(self, names: Collection[str]) -> set[str]:
@@ -236,28 +236,28 @@ class ResourceManager:
         torn = sorted(self.names_in_turn())
         for container, resources in self._kinds.items():
             for name in [each for each in torn if each in resources]:
-                self._forget(container, name)
+                self._forget_resource(container, name)
         return torn
 
-    def _forget(self, container: str, name: str) -> None:
+    def _forget_resource(self, container: str, name: str) -> None:
         self._made.remove(self._kinds[container].pop(name))
 
     # ---- the end
 
     def cancel(self, error: BaseException) -> None:
         """Raise `error` in all operations waiting in the session's resources."""
-        _cancel(self, error)
+        _cancel_all(self, error)
 
     def cancel_step(self, number: int, error: BaseException) -> None:
         """Raise `error` in all operations waiting in the resources of a step that ends early."""
-        _cancel(_living(self.of_steps.get(number, ())), error)
+        _cancel_all(_living_resources(self.of_steps.get(number, ())), error)
 
     async def aclose_step(self, number: int) -> None:
         """Close the live resources of a step, the newest first."""
         alive = self.of_steps.pop(number)
-        closing = _living(alive)
+        closing = _living_resources(alive)
         alive.clear()  # drops the weak references, whose callbacks would change the dict during the closing
-        await _close(closing)
+        await _close_all(closing)
 
     async def aclose(self) -> None:
         """Close the session's resources, the newest first, and forget them; closing twice is fine."""
@@ -265,14 +265,14 @@ class ResourceManager:
         closing, self._made = self._made, []
         self._kinds.clear()
         self._saved.clear()
-        await _close(closing)
+        await _close_all(closing)
 
 
-def _living(references: Iterable[ref[Resource]]) -> list[Resource]:
+def _living_resources(references: Iterable[ref[Resource]]) -> list[Resource]:
     return [resource for each in list(references) if (resource := each()) is not None]
 
 
-def _cancel(resources: Iterable[Resource], error: BaseException) -> None:
+def _cancel_all(resources: Iterable[Resource], error: BaseException) -> None:
     for resource in resources:
         try:
             resource.cancel(error)
@@ -280,7 +280,7 @@ def _cancel(resources: Iterable[Resource], error: BaseException) -> None:
             _logger.exception("%s could not be cancelled", resource.label)
 
 
-async def _close(resources: list[Resource]) -> None:
+async def _close_all(resources: list[Resource]) -> None:
     """Close all resources, the newest first; log errors, and raise the first cancellation at the end."""
     cancellation = None
     while resources:
@@ -298,7 +298,7 @@ async def _close(resources: list[Resource]) -> None:
             del cancellation  # the traceback refers to this frame
 
 
-def _copied(value: Any) -> Any:
+def _copy_read_only(value: Any) -> Any:
     """Return a read-only copy of an array; other values unchanged."""
     if not isinstance(value, np.ndarray):
         return value

@@ -113,7 +113,7 @@ class Admission:
         if self._admitted < self._limit and not self._lines:
             self._take_place()
         else:
-            await self._wait(user_source())
+            await self._wait_in_line(user_source())
         place = Place(self, name)
         _places.set((*_places.get(), place))
         return place
@@ -130,14 +130,14 @@ class Admission:
             if _is_open(waiter):
                 waiter.set_exception(make_error())
 
-    async def _wait(self, source: Source | None) -> None:
+    async def _wait_in_line(self, source: Source | None) -> None:
         """Stand in line until a place is free; raise Overloaded after the longest wait."""
         if self._seconds <= 0:
-            raise self._refusal(source)
+            raise self._make_refusal(source)
         loop, since = asyncio.get_running_loop(), monotonic()
         waiter, level = loop.create_future(), current_priority()
         self._lines.setdefault(level, {})[waiter] = None
-        timer = loop.call_later(self._seconds, self._refuse, waiter, source)
+        timer = loop.call_later(self._seconds, self._refuse_waiter, waiter, source)
         try:
             await waiter
         except BaseException:
@@ -147,7 +147,7 @@ class Admission:
         finally:
             self.waited += monotonic() - since
             timer.cancel()
-            self._forget(waiter, level)
+            self._leave_line(waiter, level)
             del waiter  # the traceback of its error refers to this frame
 
     def _take_place(self) -> None:
@@ -163,13 +163,13 @@ class Admission:
         while self._lines and self._admitted < self._limit:
             level = max(self._lines)
             waiter = next(iter(self._lines[level]))
-            self._forget(waiter, level)
+            self._leave_line(waiter, level)
             # A waiter that has given up, or whose event loop was closed, would never release the place.
             if _is_open(waiter):
                 waiter.set_result(None)
                 self._take_place()
 
-    def _forget(self, waiter: asyncio.Future[None], level: int) -> None:
+    def _leave_line(self, waiter: asyncio.Future[None], level: int) -> None:
         line = self._lines.get(level)
         if line is not None and waiter in line:
             del line[waiter]
@@ -185,11 +185,11 @@ class Admission:
         passed, self._since = now - self._since, now
         self._intervals.append(passed)
 
-    def _refuse(self, waiter: asyncio.Future[None], source: Source | None) -> None:
+    def _refuse_waiter(self, waiter: asyncio.Future[None], source: Source | None) -> None:
         if not waiter.done():
-            waiter.set_exception(self._refusal(source))
+            waiter.set_exception(self._make_refusal(source))
 
-    def _refusal(self, source: Source | None) -> Overloaded:
+    def _make_refusal(self, source: Source | None) -> Overloaded:
         """Return the Overloaded error of a step, with another hint for a step run by a function of a step."""
         self.refused += 1
         outer = [place.name for place in _places.get() if place.admission is self and place.is_held]

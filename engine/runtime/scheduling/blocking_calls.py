@@ -20,7 +20,7 @@ from .call_threads import CallLine, CallThreads
 _logger = logging.getLogger("tagloom")
 
 
-def _closed() -> SessionClosed:
+def _closed_error() -> SessionClosed:
     return SessionClosed("the session was closed before a thread had begun", hint="await all that uses a session first")
 
 
@@ -62,13 +62,13 @@ class BlockingCalls:
         if self._line is None:
             self._line = CallLine()
         if self._line.is_closed:
-            raise _closed()
+            raise _closed_error()
         future = _CallFuture(loop=asyncio.get_running_loop())
         call = _Call(function, args, future)
         try:
             ended = self._threads.call(self._line, call.run)
         except RuntimeError as error:  # the session of the threads was dropped, or the interpreter ends
-            raise _closed() from error
+            raise _closed_error() from error
         self._calls[ended] = call
         ended.add_done_callback(self._calls.pop)
         call.bind(ended)
@@ -157,18 +157,18 @@ class _Call:
     def bind(self, ended: Future[None]) -> None:
         """Cancel the call in the thread's queue with the future, and the other way round."""
 
-        def forward(future: asyncio.Future[Any]) -> None:
+        def forward_cancellation(future: asyncio.Future[Any]) -> None:
             self.is_given_up = future.cancelled()
             if self.is_given_up:
                 ended.cancel()
 
-        def back(ended: Future[None]) -> None:
+        def return_cancellation(ended: Future[None]) -> None:
             if ended.cancelled():
-                self._tell(self._refuse)
+                self._call_on_loop(self._refuse_call)
 
         if self._future is not None:  # the call may have ended already
-            self._future.add_done_callback(forward)
-        ended.add_done_callback(back)
+            self._future.add_done_callback(forward_cancellation)
+        ended.add_done_callback(return_cancellation)
 
     def run(self) -> None:
         """Call the function, in the thread."""
@@ -182,9 +182,9 @@ class _Call:
         except BaseException as error:
             self._error = error
         self._function = self._args = None  # before the caller resumes, so that it is the only holder of the arguments
-        self._tell(self._deliver)
+        self._call_on_loop(self._deliver_outcome)
 
-    def _deliver(self) -> None:
+    def _deliver_outcome(self) -> None:
         """Set the outcome of the future, on the loop's thread."""
         result, error, future = self._result, self._error, self._future
         self._result = self._error = self._future = None
@@ -195,14 +195,14 @@ class _Call:
         else:
             future.set_exception(error)
 
-    def _refuse(self) -> None:
+    def _refuse_call(self) -> None:
         """Set an error of the future: the threads have ended before the call began."""
         if self._future is not None and not self._future.done():
-            self._future.set_exception(_closed())
+            self._future.set_exception(_closed_error())
             self._future.exception()  # retrieved, as perhaps nobody awaits it: asyncio would log the error
         self._function = self._args = self._future = None
 
-    def _tell(self, what: Callable[[], object]) -> None:
+    def _call_on_loop(self, what: Callable[[], object]) -> None:
         try:
             self._loop.call_soon_threadsafe(what)
         except RuntimeError:

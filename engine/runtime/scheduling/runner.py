@@ -201,9 +201,9 @@ class Runner:
     def attach(self, task: asyncio.Task[None]) -> None:
         """Note the `task` in which the runner runs."""
         self.task = task
-        task.add_done_callback(self._end)
+        task.add_done_callback(self._note_end)
 
-    def _end(self, _: object) -> None:
+    def _note_end(self, _: object) -> None:
         """Note the end of the task, which never began if cancelled before."""
         if self.state in ("running", "restarting"):
             self.state = "cancelled"
@@ -221,17 +221,17 @@ class Runner:
     async def run(self) -> None:
         """Run steps until the runner ends; raise its error, unless the runner is optional for its group."""
         try:
-            await self._repeat()
+            await self._repeat_steps()
             self.state = "ended"
         except asyncio.CancelledError as error:
             self._heed_cancellation(error)
         except Exception as error:
-            self._fail(error)
+            self._note_failure(error)
             if not (self._optional(self) if callable(self._optional) else self._optional):
                 raise
             _log.warning("runner '%s' has failed, the others go on", self.name, exc_info=error)
         if self._on_end is not None and not self.abandoned:
-            await finished(self._on_end(self))
+            await await_result(self._on_end(self))
 
     def _heed_cancellation(self, error: asyncio.CancelledError) -> None:
         """Raise a cancellation of the group or the program again; raise an error if the step itself raised it."""
@@ -239,15 +239,15 @@ class Runner:
         assert task is not None
         # Nobody cancelled the task: the CancelledError came out of a function of the step.
         if not task.cancelling():
-            failure = _unasked(error, "a step")
-            self._fail(failure)
+            failure = _stray_cancellation_error(error, "a step")
+            self._note_failure(failure)
             raise failure from error
         self.state = "cancelled"
         # Swallow the cancellation of `cancel` alone; if the program has cancelled the task too, that one counts.
         if not self._is_cancelled or task.uncancel():
             raise error
 
-    async def _repeat(self) -> None:
+    async def _repeat_steps(self) -> None:
         """Run steps until there are no more, with restarts after errors and pauses between begins."""
         self._is_stepping = True
         try:
@@ -294,7 +294,7 @@ class Runner:
         self._is_given = False
         self.steps += 1
         if self._on_step is not None:
-            await finished(self._on_step(self.values))
+            await await_result(self._on_step(self.values))
         return True
 
     async def _has_feeds(self) -> bool:
@@ -303,7 +303,7 @@ class Runner:
             if isinstance(self._feeds, Iterator):
                 self._fed.append(next(self._feeds))
             else:
-                self._fed += await self._unless_stopped(_next(self._feeds)) or []
+                self._fed += await self._unless_stopped(_next_feeds(self._feeds)) or []
         except StopIteration:
             return False
         return bool(self._fed)
@@ -354,20 +354,20 @@ class Runner:
                 self._feeds.returned.extendleft(self._fed)
         self._fed.clear()
 
-    def _fail(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         again = f", restarted {self._restarts} times" if self._restarts else ""
         error.add_note(f"in runner '{self.name}', after {self.steps} steps{again}")
         self.error, self.state = error, "failed"
 
 
-async def _next(feeds: AsyncIterator[Any]) -> list[Any]:
+async def _next_feeds(feeds: AsyncIterator[Any]) -> list[Any]:
     """Return the next feeds in a list, which is empty at the end: a task cannot raise StopAsyncIteration."""
     async for each in feeds:
         return [each]
     return []
 
 
-async def finished(found: Any) -> None:
+async def await_result(found: Any) -> None:
     """Await the result of a user's function, if awaitable."""
     if isinstance(found, Awaitable):
         await found
@@ -378,10 +378,10 @@ def _result_of(ended: asyncio.Future[T], what: str) -> T:
     try:
         return ended.result()
     except asyncio.CancelledError as error:
-        raise _unasked(error, what) from error
+        raise _stray_cancellation_error(error, what) from error
 
 
-def _unasked(error: asyncio.CancelledError, what: str) -> TagloomError:
+def _stray_cancellation_error(error: asyncio.CancelledError, what: str) -> TagloomError:
     return TagloomError(
         f"{what} of a runner was cancelled, and not by its group",
         wanted="a result, or an error",

@@ -14,7 +14,7 @@ from ...ir.tensor import Tensor
 from ...ops.state.session_handles import KeptTensor
 from ...streams.contract import Device
 from ..scheduling.blocking_calls import BlockingCalls
-from .values import taken_out
+from .values import copy_to_host
 
 _GONE = "fetch get_session_handle(tensor) again, and hold the handle as long as it is used"
 
@@ -71,7 +71,7 @@ class TensorHandle:
 
     async def get(self) -> np.ndarray[Any, Any]:
         """Return a copy of the value in the host's memory; GraphError if the value is gone."""
-        return await taken_out(self.value, self._devices, self._calls)  # type: ignore[no-any-return]
+        return await copy_to_host(self.value, self._devices, self._calls)  # type: ignore[no-any-return]
 
     def delete(self) -> None:
         """Release the value; a second call does nothing."""

@@ -39,7 +39,7 @@ async def turns_at(resources: Iterable[Resource]) -> AsyncIterator[None]:
         yield
 
 
-async def made_elsewhere(calls: BlockingCalls | None, values: Any, make: Callable[[], Any]) -> Any:
+async def run_offloaded(calls: BlockingCalls | None, values: Any, make: Callable[[], Any]) -> Any:
     """Return `make()`, called by a thread if any of `values` is large or has yet to be read."""
     leaves = nest.flatten(values)
     if any(isinstance(each, UnreadArray) for each in leaves):
@@ -47,12 +47,12 @@ async def made_elsewhere(calls: BlockingCalls | None, values: Any, make: Callabl
     return make() if calls is None or not any(map(is_large, leaves)) else await calls(make)
 
 
-async def taken_out(values: Any, devices: Iterable[Device], calls: BlockingCalls | None) -> Any:
+async def copy_to_host(values: Any, devices: Iterable[Device], calls: BlockingCalls | None) -> Any:
     """Return a structure of values, with read-only arrays replaced by copies in the host's memory."""
     found = await copied_out(values, devices)
-    return await made_elsewhere(calls, found, partial(nest.map_structure, _own, found))
+    return await run_offloaded(calls, found, partial(nest.map_structure, _copy_if_read_only, found))
 
 
-def _own(value: Any) -> Any:
+def _copy_if_read_only(value: Any) -> Any:
     """Return a copy of a read-only array, which has another holder; other values unchanged."""
     return value.copy() if isinstance(value, np.ndarray) and not value.flags.writeable else value

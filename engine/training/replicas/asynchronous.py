@@ -11,7 +11,7 @@ from ...frontend.variables import Variable
 from ...ops.control.placeholders import identity, placeholder_with_default
 from ...ops.math.casting import cast
 from ...runtime.runners import Runners
-from ...runtime.scheduling.runner import finished
+from ...runtime.scheduling.runner import await_result
 from ...runtime.steps.queue_uses import uses_of
 from ..optimizer import Optimizer
 from .options import Options
@@ -106,7 +106,7 @@ class AsyncGroup(ReplicaGroup):
             self._begun -= 1
             raise
         if self._options.on_update is not None:
-            await finished(self._options.on_update(self.step))
+            await await_result(self._options.on_update(self.step))
         return values
 
     def _record_step(self, number: int, counted: bool, step: int, staleness: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...ir.tensor import Tensor
 from ...runtime.runners import Runners
-from ...runtime.scheduling.runner import Runner, finished
+from ...runtime.scheduling.runner import Runner, await_result
 from .options import Options
 from .replica import Replica
 from .running import ReplicaGroup
@@ -95,7 +95,7 @@ class SyncGroup(ReplicaGroup):
                 # Counted here, because the replica's step may be cancelled before its end.
                 self._records[number].counted += count
         if self._options.on_update is not None:
-            await finished(self._options.on_update(self.step))
+            await await_result(self._options.on_update(self.step))
 
     def _extra_feeds(self, replica: Replica) -> dict[Any, Any]:
         """Return the feed of `local_step`: a lower bound, because the step has read no parameters yet."""

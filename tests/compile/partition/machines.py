@@ -29,9 +29,9 @@ class Machine(ReferenceMachine):
         super().__init__(plan, step, feeds, shuffle_seed)
         self.rendezvous = rendezvous
 
-    async def _evaluate(self, target, node, frame, i, values, dead, name):
+    async def _evaluate_node(self, target, node, frame, i, values, dead, name):
         if node.kind not in (Kind.SEND, Kind.RECV):
-            return await super()._evaluate(target, node, frame, i, values, dead, name)
+            return await super()._evaluate_node(target, node, frame, i, values, dead, name)
         if dead and node.dead_silent:
             return [DEAD] * len(node.outputs)
         message, taken = self.rendezvous.future((node.index, frame.id, i))
@@ -45,9 +45,9 @@ class Machine(ReferenceMachine):
         await taken.wait()
         return []
 
-    def _propagate(self, source, node, frame, i, outputs, dead):
+    def _propagate_outputs(self, source, node, frame, i, outputs, dead):
         dead = dead or node.kind is Kind.RECV and outputs[0] is DEAD  # for what waits by a control edge, too
-        super()._propagate(source, node, frame, i, outputs, dead)
+        super()._propagate_outputs(source, node, frame, i, outputs, dead)
 
 
 async def run_partitioned(partitioned, feeds, shuffle_seed=None, timeout=20.0, resources=None):
