@@ -309,7 +309,7 @@ async def test_a_gpu_beside_a_cpu_is_where_a_program_asks_for_it():
 
 async def test_cancelled_twice_a_step_still_waits_for_its_copies(device, monkeypatch):
     inside, settled = [], []
-    settle = execution._settle
+    settle = execution._settle_copies
 
     async def noted(*arguments):
         await asyncio.sleep(0)
@@ -324,7 +324,7 @@ async def test_cancelled_twice_a_step_still_waits_for_its_copies(device, monkeyp
             for _ in range(5):
                 await asyncio.sleep(0)
 
-    monkeypatch.setattr(execution, "_settle", noted)
+    monkeypatch.setattr(execution, "_settle_copies", noted)
     with tg.Graph().as_default() as graph:
         x, array = fed(X)
         fetches = [x * 2.0, tg.py_function(slow_to_end, [], [])]

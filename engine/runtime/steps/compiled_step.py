@@ -83,7 +83,7 @@ class CompiledStep:
         Indices of the feeds needed by each result of a partial run; tensors are numbered first, then targets.
     holds : list
         Objects that charge the constants to the session's devices.
-    spares : list of CompiledStep
+    counter_pool : list of CompiledStep
         Copies of the step with tables of their own, free for a run.
     is_observed : bool
         True if the step is compiled for a run with all instances recorded.
@@ -119,7 +119,7 @@ class CompiledStep:
         "plan",
         "schedulers",
         "shows",
-        "spares",
+        "counter_pool",
         "targets",
         "tensors",
         "updates",
@@ -141,7 +141,7 @@ class CompiledStep:
         self.plan: Plan = plan.plan
         self.device_plans: tuple[DevicePlan, ...] = plan.devices
         self.schedulers: list[Callable[[], Any] | None] = [None] * len(plan.devices)
-        self.counters: StepCounters = _counters(plan.devices)
+        self.counters: StepCounters = _make_counters(plan.devices)
         self.channels: tuple[Channel, ...] = plan.channels
         self.feeds: tuple[Feed, ...] = tuple(map(Feed, feeds))
         self.peaks: StepPeaks = StepPeaks()
@@ -156,7 +156,7 @@ class CompiledStep:
         ends = [node.attrs for node in self.plan.nodes if node.type == "PartialEnd"]
         self.needs: dict[Any, Any] = {attrs["key"]: attrs["needs"] for attrs in ends}
         self.holds: list[Any] = []
-        self.spares: list[CompiledStep] = []
+        self.counter_pool: list[CompiledStep] = []
         self.is_observed: bool = is_observed
         self.not_clustered: dict[str, tuple[str, ...]] = by_reason(plan.not_clustered)
         self.fed_shapes: FedShapes = FedShapes(feeds, specializations)
@@ -170,7 +170,7 @@ class CompiledStep:
         """Names of the participating devices; empty for a step on a single device."""
         return [each.plan.device for each in self.device_plans]
 
-    def settle(self, devices: Sequence[SessionDevice]) -> None:
+    def bind_devices(self, devices: Sequence[SessionDevice]) -> None:
         """Set the schedulers of the devices' streams; charge the constants to the devices while the step is kept."""
         plans = [(each.plan, each.device) for each in self.device_plans]
         self.schedulers = schedulers(plans, self.channels, devices)
@@ -179,22 +179,22 @@ class CompiledStep:
             if pool is not None and not plan.has_device_arrays:
                 self.holds += pool.charge_external(node.value for node in plan.nodes if node.kind is Kind.CONST)
 
-    def alone(self, settings: Settings) -> CompiledStep:
-        """Return a copy of this step with tables, and so counts, of its own, returned to `spares` after its run."""
-        if self.spares:
-            return self.spares.pop()
+    def with_private_counters(self, settings: Settings) -> CompiledStep:
+        """Return a copy of this step with its own tables, and so counts, returned to `counter_pool` after its run."""
+        if self.counter_pool:
+            return self.counter_pool.pop()
         # Shallow: feeds, peaks and charged constants stay shared, which all runs of the step are to see.
         step = copy(self)
-        step.spares = []
+        step.counter_pool = []
         step.device_plans = tuple(with_own_tables(part, settings) for part in self.device_plans)
-        step.counters = _counters(step.device_plans)
+        step.counters = _make_counters(step.device_plans)
         return step
 
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return the fed values as arrays, checked against dtype and static shape."""
         return [feed.convert(value) for feed, value in zip(self.feeds, values)]
 
-    def as_they_are(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
+    def feeds_if_exact(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
         """Return the fed values if all of them are fitting arrays, else None."""
         for feed, value in zip(self.feeds, values):
             if type(value) is not np.ndarray or not feed.takes(value):
@@ -206,7 +206,7 @@ class CompiledStep:
         return any(map(Feed.is_long, self.feeds, values))
 
 
-def _counters(parts: Sequence[DevicePlan]) -> StepCounters:
+def _make_counters(parts: Sequence[DevicePlan]) -> StepCounters:
     return StepCounters([(each.plan, each.tables.loop_counts, each.tables.clusters) for each in parts])
 
 

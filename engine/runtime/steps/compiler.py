@@ -88,13 +88,15 @@ class StepCompiler:
         shapes : tuple of tuple of int, optional
             Shapes of the fed values, for a step that accepts no other shapes.
         """
-        key = self._key(request, feeds, watched, partial_run, observed, shapes)
+        key = self._cache_key(request, feeds, watched, partial_run, observed, shapes)
         step = self.cache.get(key)
         if step is None and (running := self._under_way.get(key)) is not None:
             step = self._taken_from(running, key)
         if step is None:
-            step, seconds = self._compile(request, feeds, watched, self._target(partial_run, observed, shapes))
-            self._keep(key, step, seconds)
+            step, seconds = self._compile_timed(
+                request, feeds, watched, self._make_target(partial_run, observed, shapes)
+            )
+            self._keep_step(key, step, seconds)
         return step
 
     async def compile(
@@ -111,18 +113,18 @@ class StepCompiler:
         Several callers of the same step at the same time share a single compilation. A cancelled caller only stops
         waiting. See `compiled` for the parameters.
         """
-        key = self._key(request, feeds, watched, False, observed, shapes)
+        key = self._cache_key(request, feeds, watched, False, observed, shapes)
         source = user_source()
 
-        def deliver(ended: Future[tuple[CompiledStep, float]]) -> None:
+        def keep_compiled(ended: Future[tuple[CompiledStep, float]]) -> None:
             if ended.exception() is None and key not in self.cache:
                 with suppress(TagloomError):  # each waiting caller checks again, and raises this error
                     check_admits()
-                    self._keep(key, *ended.result())
+                    self._keep_step(key, *ended.result())
 
         while (step := self.cache.get(key)) is None:
-            work = partial(self._compile, request, feeds, watched, self._target(False, observed, shapes))
-            compiling = self._under_way.begin(key, work, deliver)
+            work = partial(self._compile_timed, request, feeds, watched, self._make_target(False, observed, shapes))
+            compiling = self._under_way.begin(key, work, keep_compiled)
             try:
                 with hold_clocks(self._environment.clocks):
                     made, seconds = await asyncio.shield(asyncio.wrap_future(compiling))
@@ -135,7 +137,7 @@ class StepCompiler:
                 continue  # `compiled` withdrew it before a thread began, and compiled the step on the event loop
             check_admits()
             if key not in self.cache:
-                self._keep(key, made, seconds)
+                self._keep_step(key, made, seconds)
             return made
         return step
 
@@ -152,10 +154,10 @@ class StepCompiler:
             step, seconds = running.result()
         except CancelledError:
             return None
-        self._keep(key, step, seconds)
+        self._keep_step(key, step, seconds)
         return step
 
-    def _key(
+    def _cache_key(
         self,
         request: Request,
         feeds: Tensors,
@@ -167,12 +169,12 @@ class StepCompiler:
         """Return the cache's key of a step: everything its compilation depends on, also the graph's version."""
         return request.tensors, request.targets, feeds, self.graph.version, watched, partial_run, observed, shapes
 
-    def _target(self, partial_run: bool = False, observed: bool = False, shapes: Shapes | None = None) -> Target:
+    def _make_target(self, partial_run: bool = False, observed: bool = False, shapes: Shapes | None = None) -> Target:
         if self._environment.worker_pool is not None:
             self._environment.worker_pool.limit_blas()
         return self._environment.target(partial_run, observed, shapes)
 
-    def _compile(
+    def _compile_timed(
         self, request: Request, feeds: Tensors, watched: Tensors, target: Target
     ) -> tuple[CompiledStep, float]:
         """Return a compiled step and its compilation time in seconds; safe on any thread."""
@@ -185,7 +187,7 @@ class StepCompiler:
         _logger.debug("compiled %s in %.3f s: %d operations", names, seconds, operations)
         return step, seconds
 
-    def _keep(self, key: Any, step: CompiledStep, seconds: float) -> None:
+    def _keep_step(self, key: Any, step: CompiledStep, seconds: float) -> None:
         self.cache.insert(key, step)
         self.count += 1
         self.seconds += seconds

@@ -29,7 +29,7 @@ def explain_dead_fetch(step: CompiledStep, k: int, outcomes: dict[int, Any]) -> 
     return DeadFetchError(
         f"the fetched value of {tensor.name} is dead: it was never computed",
         wanted="a value that is computed whatever the predicates are",
-        got=f"one that is alive if {liveness(tensor)}; {_reason(plan, path[-1], outcomes)}; "
+        got=f"one that is alive if {liveness(tensor)}; {_explain_death(plan, path[-1], outcomes)}; "
         f"path: {' <- '.join(plan.nodes[i].name for i in path[1:])}",
         operation=tensor.op,
         hint="merge both sides, as cond does, and fetch the result",
@@ -44,7 +44,7 @@ def _part_key(node: Node) -> Any:
     return node.attrs["key"] if node.type == "PartialFetch" else None
 
 
-def _reason(plan: Plan, i: int, outcomes: dict[int, Any]) -> str:
+def _explain_death(plan: Plan, i: int, outcomes: dict[int, Any]) -> str:
     """Return why the value is dead, in words: the predicate of node `i`, or a loop or branch that did not run."""
     node, taken = plan.nodes[i], outcomes.get(i)
     if taken is None:
@@ -56,7 +56,7 @@ def _reason(plan: Plan, i: int, outcomes: dict[int, Any]) -> str:
 def _path_to_switch(plan: Plan, start: int, outcomes: dict[int, Any]) -> list[int]:
     """Return the path back from a dead node to a live Switch that sent its data the other way, the Switch first."""
     # Breadth first: of several such Switches the nearest explains most.
-    sources = _sources(plan)
+    sources = _inputs_by_node(plan)
     came: dict[int, int] = {start: -1}
     work = [start]
     for node in work:
@@ -64,13 +64,13 @@ def _path_to_switch(plan: Plan, start: int, outcomes: dict[int, Any]) -> list[in
             if source in came:
                 continue
             came[source] = node
-            if _cuts(plan, source, output, outcomes):
-                return _trail(came, source)
+            if _cuts_off(plan, source, output, outcomes):
+                return _trace_back(came, source)
             work.append(source)
-    return _trail(came, work[-1])
+    return _trace_back(came, work[-1])
 
 
-def _sources(plan: Plan) -> dict[int, list[tuple[int, int]]]:
+def _inputs_by_node(plan: Plan) -> dict[int, list[tuple[int, int]]]:
     """Return the inputs of each node as pairs (node, output), or (node, -1) for a control edge."""
     sources: dict[int, list[tuple[int, int]]] = {}
     for i, outputs in enumerate(plan.data_edges):
@@ -83,7 +83,7 @@ def _sources(plan: Plan) -> dict[int, list[tuple[int, int]]]:
     return sources
 
 
-def _cuts(plan: Plan, source: int, output: int, outcomes: dict[int, Any]) -> bool:
+def _cuts_off(plan: Plan, source: int, output: int, outcomes: dict[int, Any]) -> bool:
     """Return True if a Switch was live and sent its data to another output."""
     taken = outcomes.get(source)
     if taken is None or output < 0:
@@ -94,7 +94,7 @@ def _cuts(plan: Plan, source: int, output: int, outcomes: dict[int, Any]) -> boo
     return chosen != output
 
 
-def _trail(came: dict[int, int], node: int) -> list[int]:
+def _trace_back(came: dict[int, int], node: int) -> list[int]:
     path = [node]
     while came[path[-1]] >= 0:
         path.append(came[path[-1]])

@@ -104,7 +104,7 @@ class Execution:
         self.swaps: list[StepSwapper] = self.machine.swaps
         for swap in self.swaps:
             # The end of a copy frees memory, so it wakes the step; a failed copy ends the step.
-            swap.copies.wake, swap.copies.fail = self._look, self.abort
+            swap.copies.wake, swap.copies.fail = self._wake_if_runnable, self.abort
             if trace is not None:
                 swap.copies.show = partial(trace.add_copy, swap.counts.device if len(step.device_plans) > 1 else DEVICE)
         self.wakeup: WakeupFd | None = None  # readable when a worker has ended a kernel
@@ -124,9 +124,9 @@ class Execution:
             # None: other steps have used up this turn of the event loop, and this step drains in a later turn.
             mine = self.time_slices.take(self.seconds)
             more = True if mine is None else self.drain(mine)
-            # With swaps also a machine that is done: its last copies have to settle, in `_stop`.
+            # With swaps also a machine that is done: its last copies have to settle, in `_cancel_and_join`.
             if not self.machine.done or self.swaps:
-                await self._go_on(more, timeout)
+                await self._drain_to_completion(more, timeout)
             fetched = outcome(self.step, self.machine, self.machine.compiled.plan)
             if self.claim is not None:
                 self.claim.note_end()
@@ -164,18 +164,18 @@ class Execution:
         self.machine.close()
         self.holds.clear()
 
-    async def _go_on(self, more: bool, timeout: float | None) -> None:
+    async def _drain_to_completion(self, more: bool, timeout: float | None) -> None:
         """Drain and wait by turns until the machine is done or has failed, and no task remains (rule 46)."""
         timer, stall = start_timer(self, timeout), stall_timer(self)
         self.owner = asyncio.current_task()
         self.cancels = 0 if self.owner is None else self.owner.cancelling()
         try:
             while True:
-                self._launch()
+                self._launch_tasks()
                 if self.machine.done or self.machine.failure is not None:
                     break
                 if not more:
-                    await self._news()
+                    await self._wait_for_progress()
                     if self.claim is not None:
                         await self._turn_in_line(self.claim)
                 mine = None if more else self.time_slices.take(self.seconds)
@@ -190,12 +190,12 @@ class Execution:
                 timer.cancel()
             if stall is not None:
                 stall.cancel()
-            await self._stop()
+            await self._cancel_and_join()
 
-    def _launch(self) -> None:
+    def _launch_tasks(self) -> None:
         """Start a task for each asynchronous instance that the machine has handed out."""
         for ticket, awaitable, _, name in self.machine.launches():
-            task = start_task(awaitable, name, self._is_over, self._finished)
+            task = start_task(awaitable, name, self._is_over, self._finish_task)
             self.tasks[task] = ticket, awaitable
 
     def _is_over(self) -> bool:
@@ -205,7 +205,7 @@ class Execution:
         # A cancellation reaches `owner` in its next turn of the loop: until then no task may begin.
         return self.owner is not None and self.owner.cancelling() > self.cancels
 
-    def _finished(self, task: asyncio.Task[Any] | OpTask) -> None:
+    def _finish_task(self, task: asyncio.Task[Any] | OpTask) -> None:
         """Pass the outcome of an ended task to the machine and wake the step."""
         ticket, awaitable = self.tasks.pop(task)
         if task.cancelled():
@@ -217,7 +217,7 @@ class Execution:
             self.machine.finish(ticket, task.result())
         self.wake()
 
-    async def _news(self) -> None:
+    async def _wait_for_progress(self) -> None:
         """Wait until a task or a worker's kernel has ended, other steps released memory, or the step was aborted."""
         blocked = self.machine.blocked_on_memory
         if self.claim is not None and not blocked and self._waits_for_others():
@@ -328,14 +328,14 @@ class Execution:
         self.machine.fail_out_of_memory()
         self.wake()
 
-    def _look(self) -> None:
+    def _wake_if_runnable(self) -> None:
         """Wake the step if released memory lets it proceed, or perhaps a step that waits for memory."""
         if self.waiter is not None and (
             self.machine.can_progress or self.machine.blocked_on_memory or self.arbiter.waiting
         ):
             self.wake()
 
-    async def _stop(self) -> None:
+    async def _cancel_and_join(self) -> None:
         """Wait until nothing that the step began is under way, despite any number of cancellations meanwhile."""
         try:
             if self.tasks:
@@ -346,7 +346,7 @@ class Execution:
                 await wait_shielded(lambda: list(self.tasks))
         finally:  # the wait raises a second cancellation only after the tasks have ended: copies settle all the same
             if self.swaps or any(each.plan.has_device_arrays for each in self.step.device_plans):
-                settling = asyncio.ensure_future(_settle(self.swaps, self.environment.devices))
+                settling = asyncio.ensure_future(_settle_copies(self.swaps, self.environment.devices))
                 await wait_shielded(lambda: [] if settling.done() else [settling])
 
     def _why_ended(self) -> BaseException:
@@ -466,7 +466,7 @@ def _is_from_others(awaitable: Any) -> bool:
     return not isinstance(awaitable, ComingElement)
 
 
-async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]) -> None:
+async def _settle_copies(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]) -> None:
     """Withdraw copies of saved values not yet begun, and wait for all others, also copies of device arrays."""
     for swap in swaps:
         swap.close()

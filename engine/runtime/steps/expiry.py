@@ -20,10 +20,10 @@ def start_timer(execution: Any, timeout: float | None, what: str = "the step") -
     """Start a timer that ends a step with StepTimeout after `timeout` seconds; `what` names the step in the error."""
     if timeout is None or timeout == inf:
         return None
-    return asyncio.get_running_loop().call_later(timeout, _expire, execution, timeout, what, user_source())
+    return asyncio.get_running_loop().call_later(timeout, _abort_expired, execution, timeout, what, user_source())
 
 
-def _expire(execution: Any, timeout: float, what: str, source: Source | None) -> None:
+def _abort_expired(execution: Any, timeout: float, what: str, source: Source | None) -> None:
     """Abort a step with a StepTimeout that names the active instances and the calls held up by them."""
     try:
         active, lines = execution.activity()

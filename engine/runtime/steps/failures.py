@@ -50,7 +50,7 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
     if isinstance(error, NoRoom):
         error = no_room(error)
     if not isinstance(error, OpError) or error.tag is not None:  # an error with a tag comes from a nested step
-        error = _wrapped(error, operation)
+        error = _wrap_error(error, operation)
     if isinstance(error, UninitializedVariableError) and isinstance(operation, Operation):
         error.hint = _late_variable(graph, operation) or error.hint
     error.tag = tag
@@ -97,7 +97,7 @@ _HINTS: dict[type[Exception], str] = {
 }
 
 
-def _wrapped(error: Exception, operation: Operation | Node) -> OpError:
+def _wrap_error(error: Exception, operation: Operation | Node) -> OpError:
     """Return an OpError of an operation with another error as its cause."""
     failure = OpError(
         f"{operation.name} failed: {type(error).__name__}: {error}",

@@ -38,7 +38,7 @@ class FedShapes:
         self._once: OrderedDict[Shapes, None] = OrderedDict()
         self._chosen: dict[Shapes, bool] = {}
 
-    def chosen(self, values: Sequence[np.ndarray[Any, Any]]) -> Shapes | None:
+    def choose_shapes(self, values: Sequence[np.ndarray[Any, Any]]) -> Shapes | None:
         """Return the shapes of fed values if the step is compiled for them: from their second occurrence on."""
         shapes = tuple([value.shape for value in values])
         wanted = self._chosen.get(shapes)

@@ -56,17 +56,17 @@ def launch(
         Objects that charge the fed arrays to their devices as long as they live.
     """
     if len(step.device_plans) > 1:
-        group, holds = _group(step, context, feeds, environment, recorder)
+        group, holds = _launch_group(step, context, feeds, environment, recorder)
         return group, group.drain, holds
     part, devices, contexts = step.device_plans[0], environment.devices, context.contexts
-    swap = None if environment.swapping is None else _swap(part, devices, environment.swapping)
+    swap = None if environment.swapping is None else _open_swapper(part, devices, environment.swapping)
     if part.plan.has_device_arrays or swap is not None or devices and contexts is not devices[part.device].contexts:
         contexts = devices[part.device].contexts if devices else contexts
         context = _suited_context(context, part)._replace(contexts=contexts, swap=swap)
-    holds = charge_feeds(contexts, _charged(part, feeds, swap), step, context)
+    holds = charge_feeds(contexts, _feeds_to_charge(part, feeds, swap), step, context)
     pool, shuffle_seed = environment.worker_pool, environment.settings.shuffle_seed
     workers = None if pool is None or part.plan.has_device_arrays else pool.workers  # they know NumPy's arrays only
-    submit = _schedule(step.schedulers[0])
+    submit = _make_schedule(step.schedulers[0])
     machine = machine_for(contexts)(  # by position, which takes a third of the time
         part.tables, context, feeds, shuffle_seed, environment.guard, recorder, workers, None, submit, swap
     )
@@ -76,7 +76,7 @@ def launch(
     return machine, drain, holds
 
 
-def _group(
+def _launch_group(
     step: CompiledStep, context: StepContext, feeds: list[Any], environment: StepEnvironment, recorder: Any
 ) -> tuple[MachineGroup, list[Any]]:
     """Start a machine for each device, joined by a rendezvous; return their group and the charges of feeds."""
@@ -90,18 +90,20 @@ def _group(
     meeting = Rendezvous(len(step.channels))
     contexts = [devices[part.device].contexts for part in step.device_plans]
     fed = [[feeds[k] for k in part.feeds] for part in step.device_plans]
-    swaps = [_swap(part, devices, swapping) for part in step.device_plans]
+    swaps = [_open_swapper(part, devices, swapping) for part in step.device_plans]
     parts = list(zip(step.device_plans, step.schedulers, contexts, fed, swaps, strict=True))
-    charged = [charge_feeds(own, _charged(part, values, swap), step, context) for part, _, own, values, swap in parts]
+    charged = [
+        charge_feeds(own, _feeds_to_charge(part, values, swap), step, context) for part, _, own, values, swap in parts
+    ]
     holds = [charge for charges in charged for charge in charges]
     machines = [
         machine_for(own)(
             part.tables,
             _suited_context(context, part)._replace(contexts=own, swap=swap),
             values,
-            **_suited(how, part),
+            **_suited_options(how, part),
             rendezvous=meeting,
-            submit=_schedule(scheduler),
+            submit=_make_schedule(scheduler),
             swap=swap,
         )
         for part, scheduler, own, values, swap in parts
@@ -130,21 +132,21 @@ def fed_arrays(step: CompiledStep, feeds: list[Any], environment: StepEnvironmen
     return found
 
 
-def _swap(part: DevicePlan, devices: Devices, swapping: Swapping | None) -> StepSwapper | None:
+def _open_swapper(part: DevicePlan, devices: Devices, swapping: Swapping | None) -> StepSwapper | None:
     """Return the swapper of a device's saved values in a step; None if none of them may move."""
     if swapping is None or not devices or not (part.swaps or part.host_backed):
         return None
     return swapping.begin(devices[part.device])
 
 
-def _charged(part: DevicePlan, feeds: list[Any], swap: StepSwapper | None) -> list[Any]:
+def _feeds_to_charge(part: DevicePlan, feeds: list[Any], swap: StepSwapper | None) -> list[Any]:
     """Return the fed arrays that count as memory of the device."""
     if part.plan.has_device_arrays:
         return []
     return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in part.host_backed]
 
 
-def _suited(how: Mapping[str, Any], part: DevicePlan) -> Mapping[str, Any]:
+def _suited_options(how: Mapping[str, Any], part: DevicePlan) -> Mapping[str, Any]:
     """Return the options of a device's machine: no workers for device arrays, as workers only know NumPy's arrays."""
     return {**how, "workers": None} if part.plan.has_device_arrays else how
 
@@ -154,7 +156,7 @@ def _suited_context(context: StepContext, part: DevicePlan) -> StepContext:
     return context._replace(long_calls=None) if part.plan.has_device_arrays else context
 
 
-def _schedule(scheduler: Callable[[], Schedule] | None) -> Schedule | None:
+def _make_schedule(scheduler: Callable[[], Schedule] | None) -> Schedule | None:
     return None if scheduler is None else scheduler()
 
 

@@ -64,14 +64,14 @@ class MemoryPlaces:
         """
         arbiter, environment = self._environment.arbiter, self._environment
         peaks = step.peaks if self._counts_peaks else None
-        label, priority = _label(step), current_priority()
+        label, priority = _step_label(step), current_priority()
         claim = arbiter.claim(fed_arrays(step, feeds, environment), peaks, step.is_light, label, priority=priority)
         if not arbiter.admit_now(claim):
             came = perf_counter()
             try:
                 await self._in_line(claim, timeout)
             except MemoryLimitError as error:
-                raise self._refused(error, step) from None
+                raise self._explain_refusal(error, step) from None
             if timeout is not None:
                 timeout = max(timeout - (perf_counter() - came), 1e-6)
         try:
@@ -108,7 +108,7 @@ class MemoryPlaces:
         """Return the claim of a partial run, which reserves nothing: a partial run waits for its user."""
         if not self.is_limited or not self._counts_peaks:
             return None
-        claim = self._environment.arbiter.claim({}, None, is_light=True, what=_label(execution.step))
+        claim = self._environment.arbiter.claim({}, None, is_light=True, what=_step_label(execution.step))
         self._environment.arbiter.enter(claim)
         claim.begin(execution)
         return claim
@@ -137,13 +137,13 @@ class MemoryPlaces:
         arbiter, pool = self._environment.arbiter, self._environment.devices[0].pool
         fed: dict[Any, list[object]] = {} if pool is None or pool.limit is None else {pool: list(arrays)}
         is_further = any(whole.held_bytes().values())
-        claim = arbiter.claim(fed, None, False, _label(step), whole if is_further else None)
+        claim = arbiter.claim(fed, None, False, _step_label(step), whole if is_further else None)
         if not arbiter.admit_now(claim):
             in_line.add(claim)
             try:
                 await arbiter.admit(claim)
             except MemoryLimitError as error:
-                raise self._refused(error, step) from None
+                raise self._explain_refusal(error, step) from None
             finally:
                 in_line.discard(claim)
         return claim
@@ -153,7 +153,7 @@ class MemoryPlaces:
         if claim is not None:
             self._environment.arbiter.release(claim)
 
-    def _refused(self, error: MemoryLimitError, step: CompiledStep) -> DeviceMemoryError:
+    def _explain_refusal(self, error: MemoryLimitError, step: CompiledStep) -> DeviceMemoryError:
         """Return the DeviceMemoryError of feeds that will never fit, with the notes of the arbiter's error."""
         pool = self._pools[error.device]
         found = explain_refusal(error, "the values fed", [step], pool, self._environment.resources)
@@ -172,7 +172,7 @@ class MemoryPlaces:
         self._environment.arbiter.send_away(make_error)
 
 
-def _label(step: CompiledStep) -> str:
+def _step_label(step: CompiledStep) -> str:
     return ", ".join(names_of(step))
 
 

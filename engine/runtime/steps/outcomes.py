@@ -98,17 +98,17 @@ class Hooks:
 
     def begin_step(self, fetches: tuple[str, ...]) -> Hook:
         """Tell all hooks with `begin_step` that a step begins; return their hooks for its end, in reversed order."""
-        ends = [_begun(hook, fetches) for hook in self._hooks]
+        ends = [_notify_begin(hook, fetches) for hook in self._hooks]
         # Reversed, as nested contexts end: a hook's span may be the parent of a later hook's span.
         return Hooks(ends[::-1])
 
     def __call__(self, record: StepRecord) -> None:
         """Tell all hooks of the end of a step."""
         for hook in self._hooks:
-            _tell(hook, record)
+            _notify_end(hook, record)
 
 
-def _begun(hook: Hook, fetches: tuple[str, ...]) -> Hook:
+def _notify_begin(hook: Hook, fetches: tuple[str, ...]) -> Hook:
     """Tell a hook that a step begins, if it has `begin_step`; return the hook for the end of the step."""
     if hasattr(hook, "begin_step"):
         try:
@@ -118,7 +118,7 @@ def _begun(hook: Hook, fetches: tuple[str, ...]) -> Hook:
     return hook
 
 
-def _tell(hook: Hook, record: StepRecord) -> None:
+def _notify_end(hook: Hook, record: StepRecord) -> None:
     try:
         hook(record)
     except Exception:
@@ -139,7 +139,7 @@ def _checked_hook(hook: Hook | Sequence[Hook] | None) -> Hook | None:
     return Hooks(hooks) if len(hooks) > 1 else hooks[0] if hooks else None
 
 
-class Told:
+class StepHookCall:
     """A step reported to a hook: the names of its fetches, the hook of its end, and its number."""
 
     __slots__ = ("fetches", "hook", "number")
@@ -205,22 +205,26 @@ class StepCounts:
             case _:
                 self.failed += 1
 
-    def begin(self, step: CompiledStep, alone: bool = False) -> Told | None:
+    def begin(self, step: CompiledStep, alone: bool = False) -> StepHookCall | None:
         """Note the beginning of a step with a hook; `alone` if the step ends in another context than it begins in."""
         if self.hook is None:
             return None
-        told = Told(names_of(step), self.hook, self._told)
+        told = StepHookCall(names_of(step), self.hook, self._told)
         self._told += 1
         # `begin_step` promises a common context of both calls, which a partial run cannot keep.
         if not alone:
-            told.hook = _begun(self.hook, told.fetches)
+            told.hook = _notify_begin(self.hook, told.fetches)
         return told
 
-    def tell(self, told: Told | None, seconds: float, waited: float, error: BaseException | None) -> None:
+    def notify_hook(
+        self, told: StepHookCall | None, seconds: float, waited: float, error: BaseException | None
+    ) -> None:
         """Call the hook with the record of an ended step; log an error of the hook."""
         if told is not None:
             peak = self._peak_bytes()
-            _tell(told.hook, StepRecord(told.fetches, outcome_of(error), seconds, waited, error, told.number, peak))
+            _notify_end(
+                told.hook, StepRecord(told.fetches, outcome_of(error), seconds, waited, error, told.number, peak)
+            )
 
 
 def outcome_of(error: BaseException | None) -> str:

@@ -95,20 +95,20 @@ class PartialRunState:
     def put(self, key: int, value: np.ndarray[Any, Any]) -> None:
         """Keep a fetched value, a copy, until a part takes the value."""
         self._values[key] = value
-        self._finish(key)
+        self._note_result(key)
 
     def finish(self, key: int) -> None:
         """Note that a result was computed; a tensor without a value is dead, which ends the step."""
         if key >= len(self.step.tensors):
             self._values[key] = None
-            self._finish(key)
+            self._note_result(key)
         elif key not in self._done:
             outcomes = self._execution.machine.switch_outcomes()
             self._execution.abort(explain_dead_fetch(self.step, key, outcomes))
 
-    def _finish(self, key: int) -> None:
+    def _note_result(self, key: int) -> None:
         self._done.add(key)
-        self._tell(None)
+        self._notify_parts(None)
 
     # ---- called by the handle
 
@@ -134,7 +134,7 @@ class PartialRunState:
         self._waiters.add(waiter)
         try:
             while not self.has(keys) or (until_end and self.ended is None):
-                await waiter.news()
+                await waiter.wait_for_progress()
         finally:
             self._waiters.discard(waiter)
 
@@ -161,15 +161,15 @@ class PartialRunState:
         self._fed.clear()
         self._expected.clear()
         if isinstance(error, asyncio.CancelledError):  # no waiting part asked for it, so none may be cancelled by it
-            error = _cancelled(error)
+            error = _cancelled_error(error)
         self.ended = "all of it was computed" if error is None else f"{type(error).__name__}: {error}".split("\n")[0]
         if error is not None:
             self._values.clear()
             self._give_back()
         self.error = None if self._waiters or self.in_line else error
-        self._tell(error)
+        self._notify_parts(error)
 
-    def _tell(self, error: BaseException | None) -> None:
+    def _notify_parts(self, error: BaseException | None) -> None:
         if self.ended is not None and self.refuse is not None:
             for claim in list(self.in_line):
                 self.refuse(claim, error or GraphError("this partial run has ended", got=self.ended, hint=_AGAIN))
@@ -197,15 +197,15 @@ class PartialRunState:
     def abandon(self) -> None:
         """End the step soon, and undo queue takes whose values no caller has; from any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._abandon)
+            self._loop.call_soon_threadsafe(self._end_abandoned)
 
-    def _abandon(self) -> None:
+    def _end_abandoned(self) -> None:
         self.end("nobody holds this partial run any longer")
         if self._task is None:
             self._give_back()
 
 
-def _cancelled(cause: asyncio.CancelledError) -> GraphError:
+def _cancelled_error(cause: asyncio.CancelledError) -> GraphError:
     error = GraphError(
         "this partial run was cancelled, and not by a part that waits for it",
         got=str(cause) or "a cancellation of its task",
@@ -227,7 +227,7 @@ class _Waiter:
         if not self._news.done():
             self._news.set_result(None)
 
-    async def news(self) -> None:
+    async def wait_for_progress(self) -> None:
         await self._news
         self._news = asyncio.get_running_loop().create_future()
         error, self._error = self._error, None
@@ -268,7 +268,7 @@ class PartialRun:
         self._parts = parts
         self.runner = runner
         self._step = step
-        self._results = {element: key for key, element in enumerate(_elements(step))}
+        self._results = {element: key for key, element in enumerate(_elements_of(step))}
         self._feeds = {feed.tensor: index for index, feed in enumerate(step.feeds)}
         self._fed: set[int] = set()
         self._feeding: set[int] = set()  # feeds of parts that wait for memory
@@ -298,18 +298,18 @@ class PartialRun:
         self._closed = True
         await self._parts.close("this partial run was closed")
 
-    async def _part(self, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
+    async def _run_part(self, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
         """Run a part; see :meth:`Session.partial_run`. A refused part changes nothing."""
         self._check_alive()
         request = make_request(self._step.graph, fetches)
-        keys = [self._key(element) for element in _elements(request)]
-        arrays = self._convert(*feed_values(feeds, self._step.graph))
-        for element, key in zip(_elements(request), keys, strict=True):
+        keys = [self._result_key(element) for element in _elements_of(request)]
+        arrays = self._convert_feeds(*feed_values(feeds, self._step.graph))
+        for element, key in zip(_elements_of(request), keys, strict=True):
             self._check_computable(element, key, self._fed | set(arrays))
         timer = start_timer(self._parts, timeout, "a part of the step")
         try:
-            await self._feed(arrays)
-            return await self._fetch(request, keys)
+            await self._feed_copies(arrays)
+            return await self._fetch_results(request, keys)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -328,7 +328,7 @@ class PartialRun:
             got = "all its fetches were taken" if len(self._taken) == len(self._results) else self._parts.ended
             raise GraphError("this partial run has ended", got=got, hint=_AGAIN)
 
-    def _key(self, element: Tensor | Operation) -> int:
+    def _result_key(self, element: Tensor | Operation) -> int:
         """Return the number of an element's result; GraphError if unknown or fetched before."""
         key = self._results.get(element)
         if key is None:
@@ -342,7 +342,7 @@ class PartialRun:
         else:
             return key
 
-    def _convert(self, tensors: tuple[Tensor, ...], values: list[Any]) -> dict[int, np.ndarray[Any, Any]]:
+    def _convert_feeds(self, tensors: tuple[Tensor, ...], values: list[Any]) -> dict[int, np.ndarray[Any, Any]]:
         """Return the values as arrays by index of their feed, checked against dtype and static shape."""
         arrays = {}
         for tensor, value in zip(tensors, values, strict=True):
@@ -370,7 +370,7 @@ class PartialRun:
                 hint="feed them in this part or an earlier one",
             )
 
-    async def _feed(self, arrays: dict[int, np.ndarray[Any, Any]]) -> None:
+    async def _feed_copies(self, arrays: dict[int, np.ndarray[Any, Any]]) -> None:
         """Feed copies of values to the step as soon as there is room; a part cancelled before has fed none of them."""
         whole, place = self._parts.claim, None
         if whole is not None and arrays:
@@ -386,14 +386,14 @@ class PartialRun:
             finally:
                 self._feeding.difference_update(arrays)
         try:
-            copies = self._copies(arrays)
+            copies = self._copy_feeds(arrays)
         finally:
             self.runner.memory.leave_part(place)
         self._fed.update(copies)
         for index in list(copies):
             self._parts.feed(index, copies.pop(index))
 
-    def _copies(self, arrays: dict[int, np.ndarray[Any, Any]]) -> dict[int, np.ndarray[Any, Any]]:
+    def _copy_feeds(self, arrays: dict[int, np.ndarray[Any, Any]]) -> dict[int, np.ndarray[Any, Any]]:
         """Return copies of values, charged to the first device's memory."""
         environment, whole = self.runner.environment, self._parts.claim
         contexts = environment.devices[0].contexts
@@ -405,7 +405,7 @@ class PartialRun:
             whole.parts += [(pool, ref(copy)) for copy in copies.values()]
         return copies
 
-    async def _fetch(self, request: Request, keys: list[int]) -> Any:
+    async def _fetch_results(self, request: Request, keys: list[int]) -> Any:
         """Return results; a part cancelled while waiting for them may ask again."""
         self._asked.update(keys)
         try:
@@ -416,7 +416,7 @@ class PartialRun:
             raise
         self._taken.update(keys)
         result = request.pack(self._parts.take(keys)[: len(request.tensors)])
-        got = [element.op if isinstance(element, Tensor) else element for element in _elements(request)]
+        got = [element.op if isinstance(element, Tensor) else element for element in _elements_of(request)]
         self.runner.environment.resources.hand_over_taken(self._parts.number, set().union(*map(takes_behind, got)))
         return result
 
@@ -427,7 +427,7 @@ async def begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> 
     place = await runner.admit(step)
     try:
         await runner.boundary.pass_by(step)
-        return _begin(runner, step, trace, place, perf_counter() - came)
+        return _begin_task(runner, step, trace, place, perf_counter() - came)
     except BaseException:
         runner.leave(place)
         raise
@@ -442,10 +442,10 @@ async def run_part(handle: PartialRun, fetches: Any, feeds: Mapping[Any, Any], t
         timeout = handle.runner.timeout
     else:
         check_seconds(timeout)
-    return await handle._part(fetches, feeds, timeout)
+    return await handle._run_part(fetches, feeds, timeout)
 
 
-def _begin(
+def _begin_task(
     runner: StepRunner, step: CompiledStep, trace: Trace | None, place: Place | None, waited: float
 ) -> PartialRun:
     """Begin a step in a new task, which releases its place and claim at its end."""
@@ -462,7 +462,7 @@ def _begin(
         if claim is not None:
             runner.environment.arbiter.release(claim)
         parts.over()
-        runner.counts.tell(told, perf_counter() - began, waited, error)
+        runner.counts.notify_hook(told, perf_counter() - began, waited, error)
 
     execution = runner.begin(step, [], watches, trace, parts)
     claim = parts.claim = runner.memory.enter(execution)
@@ -473,7 +473,7 @@ def _begin(
     return PartialRun(runner, step, parts)
 
 
-def _elements(wanted: CompiledStep | Request) -> list[Tensor | Operation]:
+def _elements_of(wanted: CompiledStep | Request) -> list[Tensor | Operation]:
     return [*wanted.tensors, *wanted.targets]
 
 

@@ -275,7 +275,7 @@ class Report:
         return "\n".join([*lines, *(f"not in a cluster: {each}" for each in sentences(self.not_clustered))])
 
 
-def fill(report: Report, step: CompiledStep, counters: StepCounters) -> None:
+def fill_report(report: Report, step: CompiledStep, counters: StepCounters) -> None:
     """Fill an empty report with the counts of a step."""
     found = report_of(step, counters)
     for each in fields(Report):
@@ -284,7 +284,7 @@ def fill(report: Report, step: CompiledStep, counters: StepCounters) -> None:
 
 def report_of(step: CompiledStep, counters: StepCounters) -> Report:
     """Return the report of the frames of a step, and of the messages between its devices."""
-    variables = _variables(step)
+    variables = _loop_variables(step)
     several = len(step.device_plans) > 1
     loops = [
         _loop_report(plan, k, counts[k], variables, str(step.devices[i]) if several else "")
@@ -293,19 +293,19 @@ def report_of(step: CompiledStep, counters: StepCounters) -> Report:
         if counts[k]["runs"] or counts[k]["native_runs"]
     ]
     if counters.usages:
-        loops = [_timed(loop, counters, variables.get(loop.name, {}).values()) for loop in loops]
-    traffic, swaps = tuple(_traffic(step, counters)), tuple(_swaps(step, counters))
-    return Report(tuple(loops), traffic, swaps, tuple(_clusters(counters)), step.not_clustered)
+        loops = [_refine_by_times(loop, counters, variables.get(loop.name, {}).values()) for loop in loops]
+    traffic, swaps = tuple(_traffic_by_pair(step, counters)), tuple(_swap_reports(step, counters))
+    return Report(tuple(loops), traffic, swaps, tuple(_cluster_reports(counters)), step.not_clustered)
 
 
-def _clusters(counters: StepCounters) -> Iterator[ClusterReport]:
+def _cluster_reports(counters: StepCounters) -> Iterator[ClusterReport]:
     """Yield the report of each cluster."""
     for program, runs, reason in counters.clusters():
         names = [each.computation.name for each in program.instructions if each.computation is not None]
         yield ClusterReport(program.name, tuple(names), runs, reason)
 
 
-def _swaps(step: CompiledStep, counters: StepCounters) -> Iterator[SwapReport]:
+def _swap_reports(step: CompiledStep, counters: StepCounters) -> Iterator[SwapReport]:
     """Yield the swap report of each device, or the reason why saved values could not move there."""
     known = {counts.device for counts in counters.swaps}
     for each in step.device_plans:
@@ -323,8 +323,8 @@ def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variable
         return LoopReport(frame.name, runs, starts, 1.0, 1, frame.parallel_iterations, "native", None, device)
     nexts = [n.name for n in plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
     known = variables.get(frame.name, {})
-    variable = _slowest(counts["last"], [known.get(name) for name in nexts])
-    limit = _limit(counts, frame.parallel_iterations, variable)
+    variable = _slowest_variable(counts["last"], [known.get(name) for name in nexts])
+    limit = _find_limit(counts, frame.parallel_iterations, variable)
     return LoopReport(
         frame.name,
         counts["runs"],
@@ -345,7 +345,7 @@ def _not_native(plan: Plan, k: int) -> str | None:
     return next((origin.not_native for origin in tests if origin is not None), None)
 
 
-def _timed(loop: LoopReport, counters: StepCounters, variables: Iterable[Origin]) -> LoopReport:
+def _refine_by_times(loop: LoopReport, counters: StepCounters, variables: Iterable[Origin]) -> LoopReport:
     """Refine the limit of a loop by the times of its kernels, on devices with simulated time."""
     uses = {
         plan.device: usage[k]
@@ -371,21 +371,21 @@ def _timed(loop: LoopReport, counters: StepCounters, variables: Iterable[Origin]
     return loop
 
 
-def _variables(step: CompiledStep) -> Variables:
+def _loop_variables(step: CompiledStep) -> Variables:
     """Return the loop variables of each frame, with the path of operations between old and new value as `carried`."""
     found: Variables = {}
     for node in step.plan.nodes:
         if node.kind is Kind.NEXT_ITERATION:
-            found.setdefault(step.plan.frames[node.frame].name, {})[node.name] = _variable(node)
+            found.setdefault(step.plan.frames[node.frame].name, {})[node.name] = _origin_of(node)
     return found
 
 
-def _variable(node: Node) -> Origin:
+def _origin_of(node: Node) -> Origin:
     """Return the origin of a NextIteration; a hand-made NextIteration counts as carried from iteration to iteration."""
     return node.origin or Origin(node.name, "variable", 0, node.name, ())
 
 
-def _traffic(step: CompiledStep, counters: StepCounters) -> Iterator[Traffic]:
+def _traffic_by_pair(step: CompiledStep, counters: StepCounters) -> Iterator[Traffic]:
     """Yield the messages of each pair of devices, summed over all channels; none for the reference executor."""
     if counters.rendezvous is None:
         return
@@ -397,13 +397,13 @@ def _traffic(step: CompiledStep, counters: StepCounters) -> Iterator[Traffic]:
         yield Traffic(source, destination, messages, dead, size, waits, max(counts["most"] for counts in each))
 
 
-def _slowest(last: Sequence[int], variables: Sequence[Origin | None]) -> str | None:
+def _slowest_variable(last: Sequence[int], variables: Sequence[Origin | None]) -> str | None:
     """Return the name of the carried variable that most often ended last in its iteration."""
     carried = [(n, each.variable) for n, each in zip(last, variables) if each is not None and each.carried is not None]
     return max(carried)[1] if carried else None
 
 
-def _limit(counts: dict[str, Any], window: int, variable: str | None) -> str:
+def _find_limit(counts: dict[str, Any], window: int, variable: str | None) -> str:
     """Return the cause that limited a loop, by the counts of its frame; most certain causes come first."""
     starts, most, held_back, launches = (counts[key] for key in ("starts", "most", "held_back", "launches"))
     # The mean number of instances in flight at a launch, against half of the iterations that were alive at once.

@@ -51,13 +51,13 @@ class Feed:
         """Return True if an array needs no conversion."""
         # By identity, which is faster: an equal dtype of another object only takes the way through `convert_feed`.
         shape = array.shape
-        return array.dtype is self._dtype and (shape == self._dims or self._fits(shape))
+        return array.dtype is self._dtype and (shape == self._dims or self._fits_shape(shape))
 
     def is_long(self, value: Any) -> bool:
         """Return True if `value` is a large array that `convert` copies, which takes a while."""
         return type(value) is np.ndarray and value.dtype is not self._dtype and value.nbytes >= copies.LARGE
 
-    def _fits(self, shape: tuple[int, ...]) -> bool:
+    def _fits_shape(self, shape: tuple[int, ...]) -> bool:
         """Return True if a shape matches the known dimensions of the tensor."""
         if self._dims is None:
             return True
@@ -99,7 +99,7 @@ class Request:
         # A tensor fetched twice is copied, so that the caller may change either result.
         counts = Counter(self._places)
         self._may_be_large = [(k, counts[k] > 1) for k, tensor in enumerate(self.tensors) if _may_be_large(tensor)]
-        self._pack = _packer(structure)
+        self._pack = _make_packer(structure)
         self.has_handles: bool = not all(tensor.dtype.is_value for tensor in self.tensors)
         self._own = _own_or_handle if self.has_handles else own
 
@@ -121,7 +121,7 @@ def _may_be_large(tensor: Tensor) -> bool:
     return count is None or dtype is None or count * dtype.itemsize >= copies.LARGE
 
 
-def _packer(structure: Any) -> Callable[[list[Any]], Any]:
+def _make_packer(structure: Any) -> Callable[[list[Any]], Any]:
     """Return a function to arrange a list of leaves in the structure of the fetches."""
     if not nest.is_container(structure):
         return itemgetter(0)
@@ -141,7 +141,7 @@ def make_request(graph: Graph, fetches: Any) -> Request:
     elements = tuple(graph.as_graph_element(leaf) for leaf in nest.flatten(fetches))
     for element in elements:
         if not graph.is_fetchable(element):
-            _refuse(element, "fetched")
+            _refuse_element(element, "fetched")
     return Request(fetches, elements)
 
 
@@ -197,7 +197,7 @@ def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
                 hint=f"feed one of its outputs, {', '.join(names)}" if names else "it gives none that could be fed",
             )
         if not graph.is_feedable(tensor):
-            _refuse(tensor, "fed")
+            _refuse_element(tensor, "fed")
         if tensor in tensors:
             raise GraphError(
                 f"{tensor.name} is fed twice", got=key, operation=tensor.op, hint="give one value for each tensor"
@@ -206,7 +206,7 @@ def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
     return tuple(tensors)
 
 
-def _refuse(element: Tensor | Operation, verb: str) -> None:
+def _refuse_element(element: Tensor | Operation, verb: str) -> None:
     """Raise the GraphError of an element that may not be fetched or fed."""
     op = element.op if isinstance(element, Tensor) else element
     if verb == "fed" and element in op.graph.unfeedable:
@@ -229,7 +229,9 @@ def _refuse(element: Tensor | Operation, verb: str) -> None:
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     """Convert a fed value to an array; DtypeError or ShapeError if the value does not fit the tensor."""
     try:
-        array = _kept(value, tensor.dtype) if isinstance(value, TensorHandle) else as_fed_array(value, tensor.dtype)
+        array = (
+            _handle_value(value, tensor.dtype) if isinstance(value, TensorHandle) else as_fed_array(value, tensor.dtype)
+        )
     except DtypeError as error:
         raise DtypeError(
             f"the value fed for {tensor.name} has the wrong dtype",
@@ -249,7 +251,7 @@ def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def _kept(handle: TensorHandle, dtype: DType) -> Any:
+def _handle_value(handle: TensorHandle, dtype: DType) -> Any:
     """Return the value of a handle, on whichever device; DtypeError for another dtype."""
     if handle.dtype is not dtype:
         raise DtypeError("a handle is of another dtype", wanted=dtype, got=handle.dtype, hint="cast what is kept")
@@ -271,7 +273,7 @@ def feed_values(feeds: Mapping[Any, Any], graph: Graph) -> tuple[tuple[Tensor, .
 
 def own(values: list[Any], place: int) -> np.ndarray[Any, Any]:
     """Return an array for the caller to keep and change: the value itself if only `values` refers to it, or a copy."""
-    alone = _references(values, place) <= _ALONE
+    alone = _count_references(values, place) <= _ALONE
     value = values[place]
     return hand_over(value) if alone else value.copy()  # type: ignore[no-any-return]
 
@@ -281,12 +283,12 @@ def _own_or_handle(values: list[Any], place: int) -> Any:
 
 
 def _is_copied(values: list[Any], place: int) -> bool:
-    return _references(values, place) > _ALONE or needs_copy(values[place])
+    return _count_references(values, place) > _ALONE or needs_copy(values[place])
 
 
-def _references(values: list[Any], place: int) -> int:
+def _count_references(values: list[Any], place: int) -> int:
     # Always from here, so that the interpreter's own references are the same as those of `_ALONE`.
     return sys.getrefcount(values[place])
 
 
-_ALONE = _references([object()], 0)
+_ALONE = _count_references([object()], 0)

@@ -36,7 +36,7 @@ from .execution import Execution
 from .memory_places import MemoryPlaces
 from .outcomes import Hook, RandomState, StepCounts, names_of
 from .partial_run import PartialRunState
-from .report import Report, fill
+from .report import Report, fill_report
 from .request import Request
 from .tensor_handle import TensorHandle, check_on_host
 
@@ -219,7 +219,7 @@ class StepRunner:
             timeout = self.timeout
         else:
             check_seconds(timeout)
-        run = self._run if self.admission is None and self.counts.hook is None else self._run_admitted
+        run = self._run_step if self.admission is None and self.counts.hook is None else self._run_admitted
         running = run(request, step, values, timeout, trace, watches, report, perf_counter())
         return running if level is None else run_at(level, running)
 
@@ -239,13 +239,13 @@ class StepRunner:
         told, began, error = self.counts.begin(step), perf_counter(), None
         try:
             self.check_admits()
-            return await self._run(request, step, values, timeout, trace, watches, report, came)
+            return await self._run_step(request, step, values, timeout, trace, watches, report, came)
         except BaseException as failure:
             error = failure
             raise
         finally:
             self.leave(place)
-            self.counts.tell(told, perf_counter() - began, began - came, error)
+            self.counts.notify_hook(told, perf_counter() - began, began - came, error)
             del error  # its traceback refers to this frame
 
     async def admit(self, step: CompiledStep) -> Place | None:
@@ -258,7 +258,7 @@ class StepRunner:
         if self.admission is not None and place is not None:
             self.admission.leave(place)
 
-    async def _run(
+    async def _run_step(
         self,
         request: Request,
         step: CompiledStep,
@@ -272,13 +272,13 @@ class StepRunner:
         """Convert feeds, specialize, wait for the boundary and memory, in this order; then run the step and pack."""
         if timeout == 0.0:
             raise self._no_time()
-        feeds = step.as_they_are(values)
+        feeds = step.feeds_if_exact(values)
         if feeds is None:
-            feeds = await self._converted(step, values)
+            feeds = await self._convert_feeds(step, values)
         if self._has_device_arrays:
-            feeds = await self._within_reach(step, feeds)
+            feeds = await self._copy_feeds_to_host(step, feeds)
             self.check_admits()
-        step = self._specialized(request, step, feeds)
+        step = self._specialize_step(request, step, feeds)
         watches = self._watches_of(step, watches)
         if self.boundary.holds_back(step):
             await self.boundary.pass_by(step)
@@ -288,7 +288,7 @@ class StepRunner:
             claim, timeout = await self.memory.place(step, feeds, timeout)
         shared = step
         if report is not None:
-            step = shared.alone(self.environment.settings)
+            step = shared.with_private_counters(self.environment.settings)
         execution = self._begin_in_memory(claim, step, feeds, watches, trace)
         del values, feeds
         self.running.add(execution)
@@ -296,15 +296,15 @@ class StepRunner:
             try:
                 fetched = await execution.run(timeout)
                 if request.has_handles:
-                    fetched = self._handles(fetched)
+                    fetched = self._wrap_kept_values(fetched)
             finally:
                 self.memory.leave(claim)
                 self.end(execution, watches)
                 if report is not None:
-                    fill(report, step, execution.counts)
-                    shared.spares.append(step)
+                    fill_report(report, step, execution.counts)
+                    shared.counter_pool.append(step)
                 if self._releasing is not None:
-                    await self._released(self._releasing)
+                    await self._await_release(self._releasing)
             if request.copies_much(fetched) and self.environment.long_calls is not None:
                 result = await self.environment.long_calls(request.pack, fetched)
             else:
@@ -332,7 +332,7 @@ class StepRunner:
         """Return the buffers of a step's watched tensors: of the session's watches and of this run's."""
         return [*self.watches.buffers_of(step.watched), *watches] if step.watched else watches
 
-    def _handles(self, fetched: list[Any]) -> list[Any]:
+    def _wrap_kept_values(self, fetched: list[Any]) -> list[Any]:
         """Return fetched values with a TensorHandle for each value that the session keeps."""
         devices = [each.device for each in self.environment.devices]
         return [
@@ -340,7 +340,7 @@ class StepRunner:
             for each in fetched
         ]
 
-    async def _converted(self, step: CompiledStep, values: Sequence[Any]) -> list[Any]:
+    async def _convert_feeds(self, step: CompiledStep, values: Sequence[Any]) -> list[Any]:
         """Return fed values as fitting arrays; a thread converts large values."""
         calls = self.environment.long_calls
         if calls is None or not step.converts_much(values):
@@ -349,7 +349,7 @@ class StepRunner:
         self.check_admits()
         return feeds  # type: ignore[no-any-return]
 
-    async def _within_reach(self, step: CompiledStep, feeds: list[Any]) -> list[Any]:
+    async def _copy_feeds_to_host(self, step: CompiledStep, feeds: list[Any]) -> list[Any]:
         """Return fed values, copied to the host's memory where another device than the value's reads them."""
         devices = self.environment.devices
         found = list(feeds)
@@ -373,13 +373,13 @@ class StepRunner:
             hint="give it a longer timeout=",
         )
 
-    def _specialized(self, request: Request, step: CompiledStep, fed: list[Any]) -> CompiledStep:
+    def _specialize_step(self, request: Request, step: CompiledStep, fed: list[Any]) -> CompiledStep:
         """Return the step compiled for the shapes of fed values, or the step for any shapes.
 
         The compilation happens here and not in a thread: steps begin in the order of their calls, and results may not
         depend on its duration. An operation that cannot run on these shapes fails when run, with its tag, not here.
         """
-        shapes = step.fed_shapes.chosen(fed) if step.fed_shapes.may_be_chosen else None
+        shapes = step.fed_shapes.choose_shapes(fed) if step.fed_shapes.may_be_chosen else None
         if shapes is None:
             return step
         try:
@@ -484,7 +484,7 @@ class StepRunner:
         if self.running:
             self._release = release
         else:
-            await self._released(self._releasing or self._begin_release(release))
+            await self._await_release(self._releasing or self._begin_release(release))
 
     def _begin_release(self, release: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         """Release the resources of steps in a task, which no cancellation of a waiting caller cuts short."""
@@ -492,6 +492,6 @@ class StepRunner:
         return self._releasing
 
     @staticmethod
-    async def _released(releasing: asyncio.Task[None]) -> None:
+    async def _await_release(releasing: asyncio.Task[None]) -> None:
         await wait_shielded(lambda: [] if releasing.done() else [releasing])
         releasing.result()

@@ -46,24 +46,24 @@ def held_up(step: CompiledStep, active: Iterable[str]) -> dict[str, list[str]]:
         By the name of an operation under way, the names of the operations held up by its order alone.
     """
     plan = step.plan
-    calls = _calls(plan)
+    calls = _python_kernels(plan)
     names = {instance.rsplit("@", 1)[0] for instance in active}
     found: dict[str, list[str]] = {}
     for i in sorted(calls):
         if plan.nodes[i].name in names:
             # Users of the data wait in any order of effects; only calls held up by the order alone can be freed.
-            users = set(_reached(plan, i, data_alone=True))
-            delayed = [plan.nodes[k].name for k in _reached(plan, i) if k in calls and k not in users]
+            users = set(_dependent_nodes(plan, i, data_alone=True))
+            delayed = [plan.nodes[k].name for k in _dependent_nodes(plan, i) if k in calls and k not in users]
             if delayed:
                 found[plan.nodes[i].name] = delayed
     return found
 
 
-def _calls(plan: Plan) -> set[int]:
+def _python_kernels(plan: Plan) -> set[int]:
     return {i for i, node in enumerate(plan.nodes) if node.kind is Kind.KERNEL and calls_python(node.type)}
 
 
-def _reached(plan: Plan, start: int, data_alone: bool = False) -> Iterator[int]:
+def _dependent_nodes(plan: Plan, start: int, data_alone: bool = False) -> Iterator[int]:
     """Yield the nodes that wait for node `start` within its iteration: along all edges, or along data edges."""
     seen, left = {start}, deque([start])
     while left:
@@ -83,13 +83,13 @@ def describe_order(step: CompiledStep, active: Iterable[str]) -> tuple[str, str]
         return "", ""
     sources = {node.name: node.source for node in step.plan.nodes}
     texts = [
-        f"{name}, built at {sources[name]}, holds up {_listed(delayed)}"
+        f"{name}, built at {sources[name]}, holds up {_list_names(delayed)}"
         for name, delayed in list(found.items())[:_NAMED]
     ]
     return "; ".join(texts), _ORDER
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
@@ -107,26 +107,26 @@ class StallTimer:
     def __init__(self, execution: Running) -> None:
         self._execution = execution
         self._last: set[str] | None = None
-        self._timer = asyncio.get_running_loop().call_later(SECONDS, self._look)
+        self._timer = asyncio.get_running_loop().call_later(SECONDS, self._check_progress)
 
     def cancel(self) -> None:
         """Stop the timer."""
         self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         """Compare the active instances with the previous look; log a step that stands still, or look again later."""
         active = set(self._execution.active())
-        if active and active == self._last and self._tell(sorted(active)):
+        if active and active == self._last and self._log_standstill(sorted(active)):
             return
         self._last = active
-        self._timer = asyncio.get_running_loop().call_later(SECONDS, self._look)
+        self._timer = asyncio.get_running_loop().call_later(SECONDS, self._check_progress)
 
-    def _tell(self, active: list[str]) -> bool:
+    def _log_standstill(self, active: list[str]) -> bool:
         """Log the cause of a standstill; return False if the step waits for anything that may take its time."""
         step = self._execution.step
         order, hint = describe_order(step, active)
         if order:
-            _log.warning("a step stands still: it waits for %s; %s. Try: %s", _listed(active), order, hint)
+            _log.warning("a step stands still: it waits for %s; %s. Try: %s", _list_names(active), order, hint)
             return True
         unread = sorted({step.shows[name] for each in active if (name := each.rsplit("@", 1)[0]) in step.shows})
         # Only if all that is active are watches: else the step still waits for something that may end by itself.
@@ -134,7 +134,7 @@ class StallTimer:
             _log.warning(
                 "a step stands still: it waits for the reader of the watch of %s; read on, close the watch, or make it "
                 "with policy='latest'",
-                _listed(unread),
+                _list_names(unread),
             )
             return True
         return False

@@ -51,7 +51,7 @@ class Step(Generic[R_co]):
         self._request = request
         self._feeds = feeds
         self._keys = tuple(keys) if any(map(nest.is_container, keys)) else None  # with structures
-        self._compile()
+        self._compile_step()
 
     def __repr__(self) -> str:
         return (
@@ -62,7 +62,7 @@ class Step(Generic[R_co]):
         """Return the text of `to_text` for a notebook, below a line with the names of fetches and feeds."""
         return make_text(f"{self!r}\n{self.to_text()}")
 
-    def _compile(self) -> None:
+    def _compile_step(self) -> None:
         self._version = self._runner.graph.version
         self._watched = self._runner.watches.tensors
         self._compiled = self._runner.compiled(self._request, self._feeds)
@@ -86,9 +86,9 @@ class Step(Generic[R_co]):
         try:
             level = None if priority is None else checked_priority(priority)
             runner.check_admits()
-            given = self._flat(values)
+            given = self._flatten_values(values)
             if self._version != runner.graph.version or self._watched is not runner.watches.tensors:
-                self._compile()
+                self._compile_step()
             compiled = self._compiled
             if watches or trace is not None or report is not None:
                 observed = check_observers(trace, report)
@@ -163,11 +163,11 @@ class Step(Generic[R_co]):
         [([0, 1], 2), ([0, 1, 4, 9], 4)]
         """
         self._runner.check_admits()
-        self._flat(values)
+        self._flatten_values(values)
         watch = Watch(self._runner.graph.as_graph_element(tensor), limit=limit, policy=policy)
         return StepStream(watch, partial(self, *values, timeout=timeout, trace=trace, watch=watch, priority=priority))
 
-    def _flat(self, values: Sequence[Any]) -> Sequence[Any]:
+    def _flatten_values(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return a value for each fed tensor; GraphError if the number of values is not the number of feeds."""
         feeds = self._feeds if self._keys is None else self._keys
         if len(values) != len(feeds):
@@ -187,13 +187,13 @@ class Step(Generic[R_co]):
 
     def to_text(self) -> str:
         """Return a text of the operations of each device, an operation a line, and of the channels between devices."""
-        return to_text(self._partitioned())
+        return to_text(self._partition_step())
 
     def to_dot(self) -> str:
         """Return the graph of `to_text` as text for Graphviz: ``dot -Tsvg``."""
-        return to_dot(self._partitioned())
+        return to_dot(self._partition_step())
 
-    def _partitioned(self) -> Partitioned:
+    def _partition_step(self) -> Partitioned:
         runner = self._runner
         program = Program(runner.graph, self._feeds, self._request.tensors, self._request.targets)
         found: Partitioned = compile_until("partition", program, runner.environment.target())

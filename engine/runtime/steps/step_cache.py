@@ -52,18 +52,18 @@ class StepCache:
         DeviceMemoryError
             If the constants do not fit.
         """
-        while not self._charge(step):
+        while not self._charge_constants(step):
             self._steps.popitem(last=False)
             self.last = None  # would keep the step, and so its constants
         self._steps[key] = step
         while len(self._steps) > self._environment.settings.step_cache_size:
             self._steps.popitem(last=False)
 
-    def _charge(self, step: CompiledStep) -> bool:
+    def _charge_constants(self, step: CompiledStep) -> bool:
         """Charge a step's constants; return False if they do not fit beside the constants of other steps."""
         devices = self._environment.devices
         try:
-            step.settle(devices)
+            step.bind_devices(devices)
         except MemoryLimitError as error:
             # Other devices may have been charged before the device without room.
             step.holds.clear()

@@ -90,16 +90,16 @@ class StepStream:
         return self
 
     async def __anext__(self) -> np.ndarray[Any, Any]:
-        self._begin()
-        self._follow()
-        async with self._waits():
+        self._begin_run()
+        self._follow_reader()
+        async with self._count_waiting():
             watch = await self._watch_there()
             try:
                 if watch is None:
                     raise StopAsyncIteration
                 return await watch.buffer.take()
             except StopAsyncIteration:
-                task = await self._ended()
+                task = await self._wait_for_end()
             if task is not None:
                 self._result_of(task)
             raise StopAsyncIteration
@@ -136,11 +136,11 @@ class StepStream:
             If the stream was closed before its run had ended, also by another task during this call, or its error
             was raised already.
         """
-        self._begin()
-        async with self._waits():
+        self._begin_run()
+        async with self._count_waiting():
             if (watch := await self._watch_there()) is not None:
                 watch.close()
-            task = await self._ended()
+            task = await self._wait_for_end()
         if task is None:
             raise self._no_result("one that was ended early, or failed")
         return self._result_of(task)
@@ -158,7 +158,7 @@ class StepStream:
             if not task.cancelled():
                 task.exception()  # retrieved, else asyncio logs an error that no caller is interested in
 
-    def _begin(self) -> None:
+    def _begin_run(self) -> None:
         if self._run is not None:
             run, self._run = self._run, None
             self._task = asyncio.get_running_loop().create_task(run(), name=f"stream of {self._name}")
@@ -170,7 +170,7 @@ class StepStream:
         return self.watch
 
     @asynccontextmanager
-    async def _waits(self) -> AsyncIterator[None]:
+    async def _count_waiting(self) -> AsyncIterator[None]:
         """Count a waiting call; end the run if the call is cancelled and no other call waits."""
         self._waiting += 1
         try:
@@ -182,7 +182,7 @@ class StepStream:
         finally:
             self._waiting -= 1
 
-    async def _ended(self) -> asyncio.Task[Any] | None:
+    async def _wait_for_end(self) -> asyncio.Task[Any] | None:
         """Return the task of the run when the run has ended; None if the stream was closed, or the error was raised."""
         task = self._task
         if task is not None and not task.done():
@@ -214,7 +214,7 @@ class StepStream:
             hint="await result() before aclose(), and after an iteration that raised nothing",
         )
 
-    def _follow(self) -> None:
+    def _follow_reader(self) -> None:
         """End the run together with the reading task, if that task fails or is cancelled between two values."""
         reader = asyncio.current_task()
         if reader is not None and (self._reader is None or self._reader() is not reader):

@@ -59,11 +59,11 @@ class UnderWay(Generic[T]):
             if not call.cancelled():
                 deliver(call)
 
-        def ended(_: Future[T]) -> None:
+        def schedule_end(_: Future[T]) -> None:
             with suppress(RuntimeError):  # the event loop is closed: nobody waits
                 loop.call_soon_threadsafe(end)
 
-        call.add_done_callback(ended)
+        call.add_done_callback(schedule_end)
         return call
 
 
