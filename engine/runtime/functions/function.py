@@ -205,7 +205,7 @@ class Function(Generic[P, V_co, C_co]):
         ConcreteFunction
             The trace's placeholders, results, and the operations between.
         """
-        return self._find_or_make_trace(self._parameters.bind(args, kwargs))
+        return self._ensure_trace(self._parameters.bind(args, kwargs))
 
     async def trace(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """Return the trace for arguments like these as `concrete` does; a new trace is made in a thread.
@@ -310,15 +310,15 @@ class Function(Generic[P, V_co, C_co]):
             name = tensor if isinstance(tensor, str) else getattr(tensor, "name", repr(tensor))
             return StepStream.opened_by(partial(self._open_stream, tensor, arguments, options, timeout), name)
         return StepStream(
-            *self._watch_tensor(concrete or self._find_or_make_trace(arguments), tensor, arguments, options, timeout)
+            *self._watch_trace(concrete or self._ensure_trace(arguments), tensor, arguments, options, timeout)
         )
 
     async def _open_stream(
         self, tensor: Any, arguments: Arguments, options: Mapping[str, Any], timeout: float | None
     ) -> tuple[Watch, Run]:
-        return self._watch_tensor(await self._await_trace(arguments), tensor, arguments, options, timeout)
+        return self._watch_trace(await self._await_trace(arguments), tensor, arguments, options, timeout)
 
-    def _watch_tensor(
+    def _watch_trace(
         self,
         concrete: ConcreteFunction,
         tensor: Any,
@@ -429,9 +429,7 @@ class Function(Generic[P, V_co, C_co]):
         concrete = self._concrete.get(arguments.key)
         if concrete is None:
             source, loop = user_source(), asyncio.get_running_loop()
-            tracing = self._tracing.begin(
-                (loop, arguments.key), partial(self._find_or_make_trace, arguments), lambda _: None
-            )
+            tracing = self._tracing.begin((loop, arguments.key), partial(self._ensure_trace, arguments), lambda _: None)
             try:
                 concrete = await asyncio.shield(asyncio.wrap_future(tracing))
             except TagloomError as error:
@@ -439,7 +437,7 @@ class Function(Generic[P, V_co, C_co]):
                 raise
         return concrete
 
-    def _find_or_make_trace(self, arguments: Arguments) -> ConcreteFunction:
+    def _ensure_trace(self, arguments: Arguments) -> ConcreteFunction:
         """Return the trace for arguments, made if missing; remove the least recently used trace beyond the limit."""
         with self.graph.built_alone():
             concrete = self._concrete.get(arguments.key)  # another thread may have made the trace meanwhile
