@@ -309,9 +309,8 @@ class Function(Generic[P, V_co, C_co]):
         if concrete is None and is_loop_here():
             name = tensor if isinstance(tensor, str) else getattr(tensor, "name", repr(tensor))
             return StepStream.opened_by(partial(self._open_stream, tensor, arguments, options, timeout), name)
-        return StepStream(
-            *self._watch_trace(concrete or self._ensure_trace(arguments), tensor, arguments, options, timeout)
-        )
+        concrete = concrete or self._ensure_trace(arguments)
+        return StepStream(*self._watch_trace(concrete, tensor, arguments, options, timeout))
 
     async def _open_stream(
         self, tensor: Any, arguments: Arguments, options: Mapping[str, Any], timeout: float | None
