@@ -12,7 +12,7 @@ from ..ir.tensor import Tensor
 from ..ops.array.one_hot import eye
 from ..ops.control.weights import of_rank
 from ..ops.linalg.cholesky import cholesky, cholesky_solve
-from ..ops.linalg.common import product
+from ..ops.linalg.common import multiply_matrices
 from ..ops.linalg.singular_values import pinv
 from ..ops.math.casting import cast
 from ..ops.math.linear import matmul
@@ -101,11 +101,11 @@ def _add_regularizer(gram: Tensor, regularizer: Any) -> Tensor:
 
 def _solve_tall(a: Tensor, b: Tensor, regularizer: Any) -> Tensor:
     # Normal equations: the Gram matrix of the columns is positive definite if they are independent.
-    factor = cholesky(_add_regularizer(product(a, a, adjoint_a=True), regularizer))
-    return cholesky_solve(factor, product(a, b, adjoint_a=True))
+    factor = cholesky(_add_regularizer(multiply_matrices(a, a, adjoint_a=True), regularizer))
+    return cholesky_solve(factor, multiply_matrices(a, b, adjoint_a=True))
 
 
 def _solve_wide(a: Tensor, b: Tensor, regularizer: Any) -> Tensor:
     # The least-norm solution lies in the range of adjoint(a), so a y is sought with x = adjoint(a) @ y.
-    factor = cholesky(_add_regularizer(product(a, a, adjoint_b=True), regularizer))
-    return product(a, cholesky_solve(factor, b), adjoint_a=True)
+    factor = cholesky(_add_regularizer(multiply_matrices(a, a, adjoint_b=True), regularizer))
+    return multiply_matrices(a, cholesky_solve(factor, b), adjoint_a=True)

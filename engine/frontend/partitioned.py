@@ -20,7 +20,7 @@ from ..ir.misuse import refuses_misuse
 from ..ir.operation import Operation
 from ..ir.tensor import Operators, Tensor
 from ..ops.control.assertions import assert_equal
-from ..ops.control.weights import behind
+from ..ops.control.weights import tensor_after_checks
 from ..ops.support.common import shape_of
 from .partitioners import Partitioner, known_dims
 from .variables import Variable
@@ -199,7 +199,7 @@ class PartitionedVariable(Operators):
             raise _misfit_error(self.shape, tensor.shape)
         if not tensor.shape.is_fully_known:  # slices would silently drop the rows beyond the last shard's
             expected = constant(np.array(self.shape.as_tuple(), np.int32))
-            tensor = behind(tensor, [assert_equal(shape_of(tensor), expected, "shape of the new value")])
+            tensor = tensor_after_checks(tensor, [assert_equal(shape_of(tensor), expected, "shape of the new value")])
             tensor.set_shape(self.shape)
         return [
             getattr(shard, method)(_take_rows(tensor, self.axis, rows))

@@ -8,7 +8,7 @@ from ..base.dtypes import accumulator_dtype
 from ..base.errors import ShapeError
 from ..frontend.scopes import name_scope
 from ..ir.tensor import Tensor
-from ..ops.control.weights import fitting_weights, in_dtype, present
+from ..ops.control.weights import fitting_weights, in_dtype, nonzero_indicator
 from ..ops.math.arithmetic import div_no_nan, maximum, minimum, squared_difference
 from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import square
@@ -192,7 +192,7 @@ def mean_pairwise_squared_error(
             )
         per_example = _of_pairs(in_dtype(differences, accumulator_dtype(differences.dtype)))
         weights = fitting_weights(weights, per_example)
-        loss = in_dtype(reduce_sum(per_example * present(weights) * weights), differences.dtype)
+        loss = in_dtype(reduce_sum(per_example * nonzero_indicator(weights) * weights), differences.dtype)
         add_loss(loss, loss_collection)
         return loss
 

@@ -16,7 +16,7 @@ from ..ir.tensor import Tensor
 from ..ops.array.ranking import top_k
 from ..ops.array.shapes import expand_dims
 from ..ops.control.assertions import assert_equal
-from ..ops.control.weights import behind, in_dtype
+from ..ops.control.weights import tensor_after_checks, in_dtype
 from ..ops.math.arithmetic import div_no_nan, minimum
 from ..ops.math.comparison import equal, greater, logical_and, logical_not
 from ..ops.math.cumulative import cumsum
@@ -111,7 +111,7 @@ def _right_classes(labels: Any, best: Tensor) -> Tensor:
     if classes.shape[:-1].is_fully_known and best.shape[:-1].is_fully_known:
         return classes
     ours, theirs = shape_of(classes)[:-1], shape_of(best)[:-1]  # else a single row would broadcast to all rows
-    return behind(classes, [assert_equal(ours, theirs, "rows of labels and predictions")])
+    return tensor_after_checks(classes, [assert_equal(ours, theirs, "rows of labels and predictions")])
 
 
 def _to_class_numbers(value: Any, what: str) -> Tensor:

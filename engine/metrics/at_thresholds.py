@@ -15,7 +15,7 @@ from ..ir.tensor import Tensor
 from ..ops.array.concat import stack
 from ..ops.array.shapes import reshape
 from ..ops.control.assertions import assert_greater_equal, assert_less_equal
-from ..ops.control.weights import behind, in_dtype, of_one_shape
+from ..ops.control.weights import tensor_after_checks, in_dtype, of_one_shape
 from ..ops.math.linear import matmul
 from ..ops.math.reductions import reduce_sum
 from .family import SCORES, metric
@@ -32,7 +32,7 @@ def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> d
     scores = of_one_shape(labels, in_dtype(predictions, float32))
     within = [assert_greater_equal(scores, 0.0, "predictions"), assert_less_equal(scores, 1.0, "predictions")]
     # control inputs: the values of predictions are known only in a step
-    scores = behind(scores, within)
+    scores = tensor_after_checks(scores, within)
     positive, factors = apply_weights(in_dtype(labels, float32), weights)
     # A matrix product counts the positives and negatives above every threshold at once.
     both = stack([reshape(positive, [-1]), reshape(factors - positive, [-1])], 1)

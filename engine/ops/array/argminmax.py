@@ -24,10 +24,10 @@ def _position_shape(op: Operation) -> Shape:
     return reduced_shape(op.inputs[0].shape, (op.attrs["axis"],), keepdims=False)
 
 
-def _position(type: str, function: str, samples: list[Sample]) -> None:
+def _define_position_search(type: str, function: str, samples: list[Sample]) -> None:
     """Define the operation `type`, which finds positions with `function` of the array library."""
 
-    def kernel(xp: Any, x: Any, axis: int, output_type: Any) -> Any:
+    def find_positions(xp: Any, x: Any, axis: int, output_type: Any) -> Any:
         return xp.asarray(getattr(xp, function)(x, axis), as_dtype(output_type).numpy)
 
     define(
@@ -36,13 +36,13 @@ def _position(type: str, function: str, samples: list[Sample]) -> None:
         where={"T": (*dtypes.REAL, dtypes.bool_)},
         attrs={"axis": REQUIRED, "output_type": dtypes.int64},
         shape=_position_shape,
-        kernel=kernel,
+        kernel=find_positions,
         gradient=NotDifferentiable("its result is an index"),
         samples=samples,
     )
 
 
-_position(
+_define_position_search(
     "ArgMax",
     "argmax",
     [
@@ -50,7 +50,7 @@ _position(
         Sample([_X], i32([1, 0, 0]), {"axis": -2, "output_type": dtypes.int32}),
     ],
 )
-_position("ArgMin", "argmin", [Sample([_X], i64([0, 1]), {"axis": -1})])
+_define_position_search("ArgMin", "argmin", [Sample([_X], i64([0, 1]), {"axis": -1})])
 
 
 @public
@@ -78,7 +78,7 @@ def argmax(input: Any, axis: Any = None, name: str | None = None, output_type: A
     >>> tg.function(lambda: tg.argmax([[3, 9, 9], [4, -1, 0]])).sync()
     array([1, 0, 0])
     """
-    return _find("ArgMax", input, axis, name, output_type)
+    return _apply_position_search("ArgMax", input, axis, name, output_type)
 
 
 @public
@@ -101,10 +101,10 @@ def argmin(input: Any, axis: Any = None, name: str | None = None, output_type: A
     >>> tg.function(lambda: tg.argmin([[3, 9, 9], [4, -1, 0]], axis=1, output_type="int32")).sync()
     array([0, 1], dtype=int32)
     """
-    return _find("ArgMin", input, axis, name, output_type)
+    return _apply_position_search("ArgMin", input, axis, name, output_type)
 
 
-def _find(type: str, input: Any, axis: Any, name: str | None, output_type: Any) -> Tensor:
+def _apply_position_search(type: str, input: Any, axis: Any, name: str | None, output_type: Any) -> Tensor:
     """Apply the operation to a static axis, or move a computed axis to the end and search there."""
     dtype = index_dtype(output_type, "output_type")
     late = late_axis(axis)

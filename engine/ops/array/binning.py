@@ -38,12 +38,12 @@ def _search_shape(op: Operation) -> Shape:
     return values
 
 
-def _less(x: Any, y: Any) -> Any:
+def _sorts_before(x: Any, y: Any) -> Any:
     """Return True where `x` sorts before `y`; NaN sorts last."""
     return (x < y) | ((x == x) & (y != y))
 
 
-def _search(xp: Any, rows: Any, values: Any, side: str, out_type: Any) -> Any:
+def _search_sorted_rows(xp: Any, rows: Any, values: Any, side: str, out_type: Any) -> Any:
     """Find insertion positions by binary search, in all rows at once."""
     check_rank(rows, 1, None, "searchsorted")
     check_rank(values, 1, None, "searchsorted")
@@ -59,7 +59,7 @@ def _search(xp: Any, rows: Any, values: Any, side: str, out_type: Any) -> Any:
         middle = (low + high) // 2
         # a finished search has low == high, where `middle` may be n: clip it, and the mask below ignores the value
         found = xp.take_along_axis(rows, xp.minimum(middle, n - 1), -1)
-        right = (_less(found, values) if side == "left" else ~_less(values, found)) & (low < high)
+        right = (_sorts_before(found, values) if side == "left" else ~_sorts_before(values, found)) & (low < high)
         low, high = xp.where(right, middle + 1, low), xp.where(right, high, middle)
     return low.astype(as_dtype(out_type).numpy)
 
@@ -70,7 +70,7 @@ define(
     where={"T": dtypes.REAL},
     attrs={"side": "left", "out_type": dtypes.int32},
     shape=_search_shape,
-    kernel=_search,
+    kernel=_search_sorted_rows,
     gradient=_POSITIONS,
     samples=[
         Sample([f64([1, 3, 3, 7]), f64([3, 0, 8, 7, 2])], lambda a, v: np.searchsorted(a, v).astype(np.int32)),
@@ -164,7 +164,7 @@ def _bins_shape(op: Operation) -> Shape:
     return op.inputs[0].shape
 
 
-def _bins(xp: Any, values: Any, bounds: Any, nbins: Any, dtype: Any) -> Any:
+def _compute_histogram_bins(xp: Any, values: Any, bounds: Any, nbins: Any, dtype: Any) -> Any:
     """Scale the values to bins, in float64; values outside clip to the outer bins, and NaN becomes -1."""
     low, high = _check_range(bounds)
     count = int(nbins)
@@ -182,7 +182,7 @@ define(
     where={"T": dtypes.REAL},
     attrs={"dtype": dtypes.int32},
     shape=_bins_shape,
-    kernel=_bins,
+    kernel=_compute_histogram_bins,
     gradient=NotDifferentiable("its results are numbers of bins"),
     samples=[
         Sample([f64([-1, 0, 1.5, 2, 5, 15]), f64([0, 5]), i32(5)], i32([0, 0, 1, 2, 4, 4])),

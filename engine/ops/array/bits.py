@@ -20,7 +20,7 @@ from ..math.casting import cast
 from ..support.literals import c128, f32, f64, i32, i64
 
 
-def _sizes(op: Operation) -> tuple[int, int]:
+def _element_sizes(op: Operation) -> tuple[int, int]:
     """Return the bytes of an element before and after; DtypeError for a target without bits to view."""
     target = as_dtype(op.attrs["dtype"])
     if target not in dtypes.NUMERIC:
@@ -36,7 +36,7 @@ def _sizes(op: Operation) -> tuple[int, int]:
 
 def _bitcast_shape(op: Operation) -> Shape:
     """Infer the shape: smaller elements add a last dimension, larger elements drop the last dimension."""
-    shape, (old, new) = op.inputs[0].shape, _sizes(op)
+    shape, (old, new) = op.inputs[0].shape, _element_sizes(op)
     if shape.rank is None or old == new:
         return shape
     if old > new:
@@ -52,7 +52,7 @@ def _bitcast_shape(op: Operation) -> Shape:
     return Shape(shape[:-1])
 
 
-def _bitcast(xp: Any, x: Any, dtype: Any) -> Any:
+def _compute_bitcast(xp: Any, x: Any, dtype: Any) -> Any:
     """View the bits as another dtype; ValueError if the last dimension does not fill whole elements."""
     target = as_dtype(dtype).numpy
     assert target is not None
@@ -71,7 +71,7 @@ define(
     attrs={"dtype": REQUIRED},
     shape=_bitcast_shape,
     keeps_size=True,
-    kernel=_bitcast,
+    kernel=_compute_bitcast,
     gradient=NotDifferentiable("its result is bits, which do not change gradually"),
     samples=[
         Sample([f32([1, -2])], i32([0x3F800000, -0x40000000]), {"dtype": dtypes.int32}),
@@ -132,7 +132,7 @@ def _ensured_shape(op: Operation) -> Shape:
     return wanted.merge(op.inputs[0].shape)
 
 
-def _ensured(xp: Any, x: Any, shape: Any) -> Any:
+def _check_ensured_shape(xp: Any, x: Any, shape: Any) -> Any:
     if not Shape(shape).includes(Shape(x.shape)):
         raise ValueError(f"ensure_shape: wanted shape {Shape(shape)}, got {Shape(x.shape)}")
     return x
@@ -144,7 +144,7 @@ define(
     attrs={"shape": REQUIRED},
     shape=_ensured_shape,
     keeps_size=True,
-    kernel=_ensured,
+    kernel=_check_ensured_shape,
     gradient=lambda op, g: [g],
     samples=[
         Sample([f64([[1, 2]])], f64([[1, 2]]), {"shape": Shape([None, 2])}),
@@ -222,23 +222,23 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
             hint="use cast for truth values",
         )
     if x.dtype.is_complex:
-        parts = [_limited(apply(part, x), target.real) for part in ("Real", "Imag")]
+        parts = [_clip_to_range(apply(part, x), target.real) for part in ("Real", "Imag")]
         # a real target drops the imaginary part, as cast does
         x = apply("Complex", *parts, dtype=x.dtype) if target.is_complex else parts[0]
     else:
-        x = _limited(x, target.real)
+        x = _clip_to_range(x, target.real)
     return cast(x, target, name)
 
 
-def _limited(x: Tensor, target: DType) -> Tensor:
+def _clip_to_range(x: Tensor, target: DType) -> Tensor:
     """Clip numbers to the values of their own dtype within the range of `target`."""
-    low, high = (_limit(x.dtype, target, which) for which in ("min", "max"))
+    low, high = (_limit_in_source_dtype(x.dtype, target, which) for which in ("min", "max"))
     if high is not None:
         x = apply("Minimum", x, constant(high))
     return x if low is None else apply("Maximum", x, constant(low))
 
 
-def _limit(source: DType, target: DType, which: str) -> Any:
+def _limit_in_source_dtype(source: DType, target: DType, which: str) -> Any:
     """Return the limit of `target` as a `source` value, rounded towards 0; None if `source` lies within the limit."""
     own, wanted = getattr(source, which), getattr(target, which)
     if (own >= wanted) if which == "min" else (own <= wanted):

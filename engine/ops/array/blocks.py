@@ -21,7 +21,7 @@ from ..support.literals import i32
 from ..support.partial_shapes import Part, divided, joined, leading, product, rearranged, trailing, with_parts
 
 
-def _blocks(x: Tensor, block_shape: Any, function: str) -> tuple[int, ...]:
+def _read_block_sizes(x: Tensor, block_shape: Any, function: str) -> tuple[int, ...]:
     """Return the sizes of a block; ShapeError unless all are 1 or more, and fewer than the dimensions of `x`."""
     sizes = static_ints(block_shape, "block_shape")
     if any(size < 1 for size in sizes) or (x.rank is not None and x.rank <= len(sizes)):
@@ -35,7 +35,7 @@ def _blocks(x: Tensor, block_shape: Any, function: str) -> tuple[int, ...]:
     return sizes
 
 
-def _pairs(value: Any, count: int, what: str) -> list[tuple[Part, Part]]:
+def _read_pairs(value: Any, count: int, what: str) -> list[tuple[Part, Part]]:
     """Return the pairs of sizes, as integers where known, otherwise as int32 scalars."""
     tensor = index_tensor(value)
     known = static_value(tensor)
@@ -54,7 +54,7 @@ def _pairs(value: Any, count: int, what: str) -> list[tuple[Part, Part]]:
     return [(tensor[i, 0], tensor[i, 1]) for i in range(count)]
 
 
-def _matrix(pairs: Sequence[tuple[Part, Part]]) -> Tensor:
+def _stack_pairs(pairs: Sequence[tuple[Part, Part]]) -> Tensor:
     """Return the pairs as a tensor of shape [n, 2], constant where all sizes are known."""
     flat = [each for pair in pairs for each in pair]
     if all(isinstance(each, int) for each in flat):
@@ -93,8 +93,8 @@ def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | N
            [2, 0]], dtype=int32)
     """
     x = convert_to_tensor(input)
-    blocks = _blocks(x, block_shape, "space_to_batch_nd")
-    x = _padded(x, _pairs(paddings, len(blocks), "paddings"))
+    blocks = _read_block_sizes(x, block_shape, "space_to_batch_nd")
+    x = _pad_block_dimensions(x, _read_pairs(paddings, len(blocks), "paddings"))
     count = len(blocks)
     n, *sizes = leading(x, count + 1)
     rest = trailing(x, count + 1)
@@ -105,17 +105,17 @@ def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | N
     return rearranged(x, apart, perm, [n * math.prod(blocks), *outer, *rest], name)
 
 
-def _padded(x: Tensor, pairs: Sequence[tuple[Part, Part]]) -> Tensor:
+def _pad_block_dimensions(x: Tensor, pairs: Sequence[tuple[Part, Part]]) -> Tensor:
     """Pad the dimensions after the first with zeros; return `x` itself if all sizes are known to be 0."""
     if not any(isinstance(each, Tensor) or each for pair in pairs for each in pair):
         return x
     own = [(0, 0), *pairs]
     if x.rank is not None:
-        around = _matrix([*own, *[(0, 0)] * (x.rank - len(own))])
+        around = _stack_pairs([*own, *[(0, 0)] * (x.rank - len(own))])
     else:
         # only the step knows how many dimensions are left without padding
         rest = joined([apply("Rank", x) - len(own), 2])
-        around = apply("Concat", [_matrix(own), apply("Fill", rest, constant(np.int32(0)))], axis=0)
+        around = apply("Concat", [_stack_pairs(own), apply("Fill", rest, constant(np.int32(0)))], axis=0)
     return apply("Pad", x, around, constant(np.zeros((), x.dtype.numpy)))  # type: ignore[no-any-return]
 
 
@@ -150,8 +150,8 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
     array([[1, 2, 3]], dtype=int32)
     """
     x = convert_to_tensor(input)
-    blocks = _blocks(x, block_shape, "batch_to_space_nd")
-    pairs, count = _pairs(crops, len(blocks), "crops"), len(blocks)
+    blocks = _read_block_sizes(x, block_shape, "batch_to_space_nd")
+    pairs, count = _read_pairs(crops, len(blocks), "crops"), len(blocks)
     n, *sizes = leading(x, count + 1)
     rest = trailing(x, count + 1)
     few, inner = divided(n, math.prod(blocks), x, "batch"), product(rest)
@@ -169,12 +169,15 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
                 operation=x.op,
                 hint="crops are what space_to_batch_nd was given as paddings",
             )
-    begin, size = joined([0, *(before for before, _ in pairs), 0]), joined([few, *map(_refused, left), inner])
+    begin, size = (
+        joined([0, *(before for before, _ in pairs), 0]),
+        joined([few, *map(_make_negative_invalid, left), inner]),
+    )
     cropped = apply("Slice", spread, begin, size)
     return with_parts(apply("Reshape", cropped, joined([few, *left, *rest]), name=name), [few, *left, *rest])
 
 
-def _refused(size: Part) -> Part:
+def _make_negative_invalid(size: Part) -> Part:
     """Return the size, doubled if negative: a computed -1 would mean the whole dimension, and no slice accepts -2."""
     return size if isinstance(size, int) else size + apply("Minimum", size, 0)
 
@@ -211,7 +214,7 @@ def space_to_batch(
     >>> tg.function(lambda: tg.space_to_batch([[[[1], [2]], [[3], [4]]]], [[0, 0], [0, 0]], 2)).sync().ravel()
     array([1, 2, 3, 4], dtype=int32)
     """
-    return space_to_batch_nd(input, _square(block_size, block_shape), paddings, name)
+    return space_to_batch_nd(input, _read_block_shape(block_size, block_shape), paddings, name)
 
 
 @public
@@ -247,10 +250,10 @@ def batch_to_space(
     >>> tg.function(lambda: tg.batch_to_space(images, [[0, 0], [0, 1]], 2)).sync().tolist()
     [[[[1]], [[3]]]]
     """
-    return batch_to_space_nd(input, _square(block_size, block_shape), crops, name)
+    return batch_to_space_nd(input, _read_block_shape(block_size, block_shape), crops, name)
 
 
-def _square(block_size: Any, block_shape: Any) -> Any:
+def _read_block_shape(block_size: Any, block_shape: Any) -> Any:
     """Return the block shape from `block_size` or `block_shape`; GraphError for both or neither."""
     if (block_size is None) == (block_shape is None):
         raise GraphError(

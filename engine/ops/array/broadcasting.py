@@ -22,7 +22,7 @@ from ..support.fusing import broadcast, first_input, has_rows, is_register, redu
 from ..support.literals import f64, i32, i64
 
 
-def _broadcasts(small: Shape, large: Shape) -> Shape:
+def _check_broadcast_target(small: Shape, large: Shape) -> Shape:
     """Return the known sizes of `large`; ShapeError if `small` does not broadcast to `large`."""
     result = small.broadcast(large)
     if not result.is_compatible_with(large):
@@ -36,7 +36,7 @@ def _broadcasts(small: Shape, large: Shape) -> Shape:
 
 
 def _broadcast_shape(op: Operation) -> Shape:
-    return _broadcasts(op.inputs[0].shape, static_shape(op.inputs[1]))
+    return _check_broadcast_target(op.inputs[0].shape, static_shape(op.inputs[1]))
 
 
 define(
@@ -87,7 +87,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
 
 def _sum_to_shape(op: Operation) -> Shape:
     target = static_shape(op.inputs[1])
-    _broadcasts(target, op.inputs[0].shape)
+    _check_broadcast_target(target, op.inputs[0].shape)
     return target
 
 

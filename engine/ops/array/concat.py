@@ -27,7 +27,7 @@ from ..support.literals import f64, i32, i64
 _X = np.arange(6.0).reshape(2, 3)
 
 
-def _listed(values: Any, function: str) -> list[Any]:
+def _list_tensors(values: Any, function: str) -> list[Any]:
     """Return the tensors as a list; GraphError unless `values` is a tensor or a sequence with elements."""
     if isinstance(values, Tensor):
         return [values]
@@ -50,7 +50,7 @@ def _listed(values: Any, function: str) -> list[Any]:
     return list(values)
 
 
-def _common(shapes: Sequence[Shape], what: str) -> Shape:
+def _merge_shapes(shapes: Sequence[Shape], what: str) -> Shape:
     """Merge the shapes; ShapeError with the text `what` if two are known to differ."""
     result = Shape(None)
     for shape in shapes:
@@ -68,7 +68,7 @@ def _concat_shape(op: Operation) -> Shape:
     axis = axis_within(op.attrs["axis"], rank)
     # sizes along the axis may differ, so they are left open while the shapes are merged
     open_shapes = [t.shape if t.rank != rank else with_dimension(t.shape, axis, None) for t in op.inputs]
-    result = _common(open_shapes, f"concat needs equal shapes except along axis {axis}")
+    result = _merge_shapes(open_shapes, f"concat needs equal shapes except along axis {axis}")
     return with_dimension(result, axis, sum_of([t.shape[axis] for t in op.inputs]))
 
 
@@ -89,18 +89,18 @@ def _joined_shape(op: Operation) -> Shape:
 def _keeps_rows(reads: Callable[[Operation], Sequence[Tensor]]) -> Callable[[Operation], bool]:
     """Return a predicate: the operation joins or cuts rows along the last dimension, and `reads` has known sizes."""
 
-    def fits(op: Operation) -> bool:
+    def keeps_whole_rows(op: Operation) -> bool:
         whole = reads(op)
         return is_along_last(op) and all(is_register(t.shape) and has_rows(t.shape, op.outputs[0].shape) for t in whole)
 
-    return fits
+    return keeps_whole_rows
 
 
 def _concat_steps(op: Operation, writer: StepWriter) -> None:
     writer.add("concat", op.inputs, op.outputs[0])
 
 
-def _slices(op: Operation, writer: StepWriter) -> None:
+def _write_slices(op: Operation, writer: StepWriter) -> None:
     """Write a fused slice of the last dimension for each piece."""
     start = 0
     for piece in op.outputs:
@@ -109,7 +109,7 @@ def _slices(op: Operation, writer: StepWriter) -> None:
         start = stop
 
 
-_SPLIT = Fusion(_keeps_rows(first_input), _slices, first_input, moves=True)
+_SPLIT = Fusion(_keeps_rows(first_input), _write_slices, first_input, moves=True)
 
 define(
     "Concat",
@@ -158,12 +158,12 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
     """
     late = late_axis(axis)
     if late is not None:
-        return concatenated(_listed(values, "concat"), late, name)
-    return apply("Concat", _listed(values, "concat"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
+        return concatenated(_list_tensors(values, "concat"), late, name)
+    return apply("Concat", _list_tensors(values, "concat"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
 
 
 def _stack_shape(op: Operation) -> Shape:
-    each = _common([t.shape for t in op.inputs], "stack needs equal shapes")
+    each = _merge_shapes([t.shape for t in op.inputs], "stack needs equal shapes")
     if each.rank is None:
         return each
     axis = axis_within(op.attrs["axis"], each.rank + 1)
@@ -210,7 +210,7 @@ def stack(values: Any, axis: Any = 0, name: str | None = None) -> Tensor:
     ShapeError
         If the shapes differ.
     """
-    return apply("Stack", _listed(values, "stack"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
+    return apply("Stack", _list_tensors(values, "stack"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
 
 
 def _unstack_shape(op: Operation) -> list[Shape]:
@@ -231,7 +231,7 @@ def _unstack_shape(op: Operation) -> list[Shape]:
     return [Shape([*x.dims[:axis], *x.dims[axis + 1 :]])] * num
 
 
-def _unstack(xp: Any, x: Any, num: int, axis: int) -> list[Any]:
+def _compute_unstack(xp: Any, x: Any, num: int, axis: int) -> list[Any]:
     if x.shape[axis] != num:
         raise ValueError(f"unstack: there are {x.shape[axis]} rows along axis {axis}, not {num}")
     rows = xp.moveaxis(x, axis, 0)
@@ -244,7 +244,7 @@ define(
     "value: T -> output: num*T",
     attrs={"num": REQUIRED, "axis": 0},
     shape=_unstack_shape,
-    kernel=_unstack,
+    kernel=_compute_unstack,
     gradient=lambda op, *gs: [apply("Stack", cotangents_of(op, gs), axis=op.attrs["axis"])],
     samples=[Sample([_X], (f64([0, 3]), f64([1, 4]), f64([2, 5])), {"num": 3, "axis": -1})],
 )
@@ -310,7 +310,7 @@ def _split_shape(op: Operation) -> list[Shape]:
     return [with_dimension(x, axis, None if x[axis] is None else x[axis] // num)] * num
 
 
-def _join(op: Operation, *cotangents: Any) -> list[Any]:
+def _concat_cotangents(op: Operation, *cotangents: Any) -> list[Any]:
     joined = apply("Concat", cotangents_of(op, cotangents), axis=op.attrs["axis"])
     return [joined, *[None] * (len(op.inputs) - 1)]
 
@@ -323,7 +323,7 @@ define(
     shape=_split_shape,
     kernel=lambda xp, x, num, axis: xp.split(x, num, axis=axis),
     fuse=_SPLIT,
-    gradient=_join,
+    gradient=_concat_cotangents,
     samples=[Sample([np.arange(4.0)], (f64([0, 1]), f64([2, 3])), {"num": 2})],
 )
 
@@ -342,10 +342,10 @@ def _split_v_shape(op: Operation) -> list[Shape]:
     if x.rank is None:
         return [x] * num
     axis = axis_within(op.attrs["axis"], x.rank)
-    return [with_dimension(x, axis, d) for d in _completed(sizes, x[axis])]
+    return [with_dimension(x, axis, d) for d in _complete_sizes(sizes, x[axis])]
 
 
-def _completed(sizes: Sequence[int | None], total: int | None) -> list[int | None]:
+def _complete_sizes(sizes: Sequence[int | None], total: int | None) -> list[int | None]:
     """Compute a single missing size; ShapeError if the sizes do not add up to `total`."""
     known = sum(d for d in sizes if d is not None and d >= 0)
     missing = sum(d is None or d < 0 for d in sizes)
@@ -383,7 +383,7 @@ define(
     keeps_size=True,
     kernel=_split_v,
     fuse=_SPLIT,
-    gradient=_join,
+    gradient=_concat_cotangents,
     samples=[
         Sample([_X, i32([1, -1])], (_X[:, [0]], _X[:, [1, 2]]), {"num": 2, "axis": 1}),
         Sample([_X, i64([2, 0])], (_X, np.zeros((0, 3))), {"num": 2}),

@@ -75,7 +75,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     return apply("Fill", shape_vector(dims), value, name=name)  # type: ignore[no-any-return]
 
 
-def _filled(shape: Any, number: int, dtype: Any, name: str | None) -> Tensor:
+def _fill_with_number(shape: Any, number: int, dtype: Any, name: str | None) -> Tensor:
     """Fill a shape with 0 or 1 of `dtype`; DtypeError for a dtype without elements."""
     kind = dtypes.as_dtype(dtype).numpy
     if kind is None:
@@ -111,7 +111,7 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
     >>> tg.function(lambda: tg.zeros([2], "string")).sync()
     array(['', ''], dtype=StringDType())
     """
-    return _filled(shape, 0, dtype, name)
+    return _fill_with_number(shape, 0, dtype, name)
 
 
 @public
@@ -142,7 +142,7 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
     """
     if dtypes.as_dtype(dtype) is dtypes.string:
         raise DtypeError("strings have no one", got=dtype, hint="use fill")
-    return _filled(shape, 1, dtype, name)
+    return _fill_with_number(shape, 1, dtype, name)
 
 
 @public
@@ -198,7 +198,7 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor
     return ones(shape_of(like), like.dtype if dtype is None else dtype, name)
 
 
-def _steps(start: Any, limit: Any, delta: Any) -> int:
+def _range_length(start: Any, limit: Any, delta: Any) -> int:
     """Return the length of a range; ValueError for a step of 0."""
     if delta == 0:
         raise ValueError("range: delta is zero")
@@ -216,12 +216,12 @@ def _range_shape(op: Operation) -> Shape:
     numbers = [v.item() for v in known if v is not None]
     if numbers[2] == 0:
         raise ShapeError("a range needs a step", wanted="delta != 0", got=0, hint="use fill for equal numbers")
-    return Shape([_steps(*numbers)])
+    return Shape([_range_length(*numbers)])
 
 
-def _range(xp: Any, start: Any, limit: Any, delta: Any) -> Any:
+def _compute_range(xp: Any, start: Any, limit: Any, delta: Any) -> Any:
     first, step = start.item(), delta.item()
-    counter = xp.arange(_steps(first, limit.item(), step), dtype=None if start.dtype.kind in "iu" else float)
+    counter = xp.arange(_range_length(first, limit.item(), step), dtype=None if start.dtype.kind in "iu" else float)
     # a product for each number, since a running sum would add up rounding errors
     return (first + counter * step).astype(start.dtype)
 
@@ -231,8 +231,8 @@ define(
     "start: host T, limit: host T, delta: host T -> output: T",
     where={"T": dtypes.REAL},
     shape=_range_shape,
-    elements=lambda start, limit, delta: _steps(start.item(), limit.item(), delta.item()),
-    kernel=_range,
+    elements=lambda start, limit, delta: _range_length(start.item(), limit.item(), delta.item()),
+    kernel=_compute_range,
     gradient=NotDifferentiable("its length moves in jumps"),
     samples=[
         Sample([np.int32(3), np.int32(9), np.int32(2)], i32([3, 5, 7])),
@@ -273,10 +273,10 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     bounds = [0, start, delta] if limit is None else [start, limit, delta]
     if dtype is not None:
         bounds = [convert_to_tensor(b, dtype) for b in bounds]
-    return apply("Range", *_alike(bounds), name=name)  # type: ignore[no-any-return]
+    return apply("Range", *_promote_literals(bounds), name=name)  # type: ignore[no-any-return]
 
 
-def _alike(numbers: list[Any]) -> list[Any]:
+def _promote_literals(numbers: list[Any]) -> list[Any]:
     """Make literals of mixed kinds float: ``range(0, 1, 0.5)``."""
     if any(isinstance(n, float) for n in numbers):
         return [float(n) if isinstance(n, int) else n for n in numbers]
@@ -297,7 +297,7 @@ def _linspace_shape(op: Operation) -> Shape:
     return Shape([None if num is None else int(num)])
 
 
-def _linspace(xp: Any, start: Any, stop: Any, num: Any) -> Any:
+def _compute_linspace(xp: Any, start: Any, stop: Any, num: Any) -> Any:
     if int(num) < 1:
         raise ValueError(f"linspace: num has to be at least 1, got {int(num)}")
     return xp.linspace(start.item(), stop.item(), int(num)).astype(start.dtype)
@@ -316,7 +316,7 @@ define(
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     shape=_linspace_shape,
     elements=shape_in(2),
-    kernel=_linspace,
+    kernel=_compute_linspace,
     gradient=_linspace_gradient,
     samples=[
         Sample([np.float64(1), np.float64(2), np.int32(5)], f64([1, 1.25, 1.5, 1.75, 2])),
@@ -345,5 +345,5 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
     >>> tg.function(lambda: tg.linspace(0, 1, 5)).sync()
     array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
-    ends = _alike([float(v) if isinstance(v, int) else v for v in (start, stop)])
+    ends = _promote_literals([float(v) if isinstance(v, int) else v for v in (start, stop)])
     return apply("LinSpace", *ends, index_tensor(num), name=name)  # type: ignore[no-any-return]

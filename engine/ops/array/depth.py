@@ -12,7 +12,7 @@ from ..support.arguments import static_int
 from ..support.partial_shapes import divided, leading, rearranged
 
 
-def _image(input: Any, block_size: Any, data_format: str, function: str) -> tuple[Tensor, int, bool]:
+def _read_block_arguments(input: Any, block_size: Any, data_format: str, function: str) -> tuple[Tensor, int, bool]:
     """Return the image, the size of a block, and True if the channels come last; refuse other arguments."""
     x, size = convert_to_tensor(input), static_int(block_size, "block_size")
     if data_format not in ("NHWC", "NCHW"):
@@ -62,7 +62,7 @@ def space_to_depth(input: Any, block_size: Any, name: str | None = None, data_fo
     >>> tg.function(lambda: tg.space_to_depth([[[[1], [2]], [[3], [4]]]], 2)).sync()
     array([[[[1, 2, 3, 4]]]], dtype=int32)
     """
-    x, b, last = _image(input, block_size, data_format, "space_to_depth")
+    x, b, last = _read_block_arguments(input, block_size, data_format, "space_to_depth")
     n, *dims = leading(x, 4)
     height, width, depth = dims if last else (dims[1], dims[2], dims[0])
     rows, columns = divided(height, b, x, "height"), divided(width, b, x, "width")
@@ -101,7 +101,7 @@ def depth_to_space(input: Any, block_size: Any, name: str | None = None, data_fo
     >>> tg.function(lambda: tg.depth_to_space([[[[1, 2, 3, 4]]]], 2)).sync().tolist()
     [[[[1], [2]], [[3], [4]]]]
     """
-    x, b, last = _image(input, block_size, data_format, "depth_to_space")
+    x, b, last = _read_block_arguments(input, block_size, data_format, "depth_to_space")
     n, *dims = leading(x, 4)
     rows, columns, deep = dims if last else (dims[1], dims[2], dims[0])
     depth = divided(deep, b * b, x, "channels")

@@ -22,7 +22,7 @@ from ..support.literals import i32, i64
 PLACES = i64([[1, 0], [0, 2], [1, 0], [0, 1]])
 
 
-def _numbered(indices: Any) -> Any:
+def _number_index_vectors(indices: Any) -> Any:
     """Return a number for each index vector, in the same order; None if an int64 cannot hold them."""
     low = indices.min(0)
     spans = [int(high) - int(least) + 1 for high, least in zip(indices.max(0), low, strict=True)]
@@ -42,7 +42,7 @@ def order_of_rows(xp: Any, indices: Any) -> Any:
     if not indices.shape[1]:
         return xp.arange(indices.shape[0])
     # a sort of single integers is faster than one of vectors
-    numbers = _numbered(indices) if xp is np and indices.size else None
+    numbers = _number_index_vectors(indices) if xp is np and indices.size else None
     if numbers is not None:
         return np.argsort(numbers, kind="stable")
     # lexsort sorts by its last key first, so the first column comes last
@@ -61,7 +61,7 @@ def _distinct_shape(op: Operation) -> list[Shape]:
     return [Shape([None, *shape.dims[1:]]), Shape([shape[0]])]
 
 
-def _distinct(xp: Any, indices: Any) -> tuple[Any, Any]:
+def _compute_distinct_rows(xp: Any, indices: Any) -> tuple[Any, Any]:
     """Sort the indices, drop repeats, and number each input by its place among the distinct ones."""
     order = order_of_rows(xp, indices)
     rows = indices[order]
@@ -79,7 +79,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_distinct_shape,
     reads_values=True,
-    kernel=_distinct,
+    kernel=_compute_distinct_rows,
     gradient=NotDifferentiable("its inputs are integers"),
     samples=[
         Sample([i32([7, 2, 7, 5])], (i32([2, 5, 7]), i32([2, 0, 2, 1]))),

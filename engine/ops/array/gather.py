@@ -19,8 +19,8 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, check_rank, index_tensor, shape_in, shape_vector, static_int
-from ..support.array_library import add_at, wide
-from ..support.batching import again
+from ..support.array_library import add_at, cast_to_accumulator
+from ..support.batching import emit_copy
 from ..support.common import scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
 from ..support.late_axes import gathered, late_axis
@@ -39,7 +39,7 @@ def check_bounds(indices: Any, limit: int, what: str) -> None:
 def _add_rows(xp: Any, count: int, rows: Any, updates: Any) -> Any:
     """Sum updates[i] into row rows[i] of a zero array of `count` rows; flat, for the fast path of add.at."""
     width = updates.shape[-1]
-    added = wide(xp, updates)
+    added = cast_to_accumulator(xp, updates)
     out = xp.zeros(count * width, dtype=added.dtype)
     places = (rows.astype(xp.intp).reshape(-1, 1) * width + xp.arange(width)).reshape(-1)
     add_at(xp, out, places, added.reshape(-1))
@@ -56,20 +56,20 @@ def _gather_shape(op: Operation) -> Shape:
     return sum(parts, Shape(params[:batch]).merge(Shape(indices[:batch])))
 
 
-def _rows(xp: Any, shape: tuple[int, ...], indices: Any, axis: int, batch: int) -> tuple[Any, int]:
+def _row_numbers(xp: Any, shape: tuple[int, ...], indices: Any, axis: int, batch: int) -> tuple[Any, int]:
     """Return [batch, outer, k] row numbers of an array of `shape` seen as [rows, inner], and inner."""
     batches, outer = math.prod(shape[:batch]), math.prod(shape[batch:axis])
     starts = xp.arange(batches * outer).reshape(batches, outer, 1) * shape[axis]
     return starts + indices.reshape(batches, 1, math.prod(indices.shape[batch:])), math.prod(shape[axis + 1 :])
 
 
-def _gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
+def _compute_gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
     """Take rows; with batch dimensions, by row numbers in `params` seen as a matrix."""
     axis = _checked_axis(axis, batch_dims, params.ndim, indices.ndim)
     check_bounds(indices, params.shape[axis], "gather")
     if not batch_dims:
         return xp.asarray(xp.take(params, indices, axis=axis), dtype=params.dtype)
-    rows, inner = _rows(xp, params.shape, indices, axis, batch_dims)
+    rows, inner = _row_numbers(xp, params.shape, indices, axis, batch_dims)
     shape = params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1 :]
     return params.reshape(math.prod(params.shape[: axis + 1]), inner)[rows].reshape(shape)
 
@@ -102,11 +102,11 @@ def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
     params, indices = op.inputs
     axis, batch = op.attrs["axis"], op.attrs["batch_dims"]
     if axis in (0, None if params.rank is None else -params.rank) and not batch:
-        return [_slices(g, indices, shape_of(params)), None]
+        return [_gradient_slices(g, indices, shape_of(params)), None]
     return [apply("GatherGrad", g, indices, shape_of(params), axis=axis, batch_dims=batch), None]
 
 
-def _slices(g: Tensor, indices: Tensor, shape: Tensor) -> IndexedSlices:
+def _gradient_slices(g: Tensor, indices: Tensor, shape: Tensor) -> IndexedSlices:
     """Return the gradient of rows as IndexedSlices with a vector of indices."""
     if indices.rank == 1:
         return IndexedSlices(g, apply("Identity", indices), shape)
@@ -122,10 +122,10 @@ def _batch_gather(op: Operation, varying: Sequence[bool]) -> Batched | None:
         return None
     # a batch dimension of `params` moves the axis back by one
     axis = axis % rank + varying[0]
-    return lambda builder, operands: again(builder, op, operands, axis=axis)
+    return lambda builder, operands: emit_copy(builder, op, operands, axis=axis)
 
 
-def _row(op: Operation) -> tuple[Tensor, Tensor] | None:
+def _source_row(op: Operation) -> tuple[Tensor, Tensor] | None:
     params, index = op.inputs
     first = params.rank is not None and op.attrs["axis"] in (0, -params.rank) and index.rank == 0
     return (params, index) if first else None
@@ -135,14 +135,14 @@ define(
     "Gather",
     "params: T, indices: I -> output: T",
     batch=_batch_gather,
-    row=_row,
+    row=_source_row,
     where=_INDEX,
     attrs={"axis": 0, "batch_dims": 0},
     shape=_gather_shape,
     is_part=True,
     elements=_gathered_size,
     reads_values=True,
-    kernel=_gather,
+    kernel=_compute_gather,
     gradient=_gather_gradient,
     samples=[
         Sample([_X, i32([[2, 0], [2, 1]])], lambda x, i: np.stack([x[[2, 0]], x[[2, 1]]])),
@@ -156,7 +156,7 @@ def _gather_grad(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dim
     sizes = as_sizes(shape)
     axis = _checked_axis(axis, batch_dims, len(sizes), indices.ndim)
     check_bounds(indices, sizes[axis], "gather")
-    rows, inner = _rows(xp, sizes, indices, axis, batch_dims)
+    rows, inner = _row_numbers(xp, sizes, indices, axis, batch_dims)
     updates = g.reshape(rows.size, inner)
     return _add_rows(xp, math.prod(sizes[: axis + 1]), rows, updates).reshape(sizes)
 
@@ -170,7 +170,7 @@ define(
     elements=shape_in(2),
     reads_values=True,
     kernel=_gather_grad,
-    gradient=lambda op, g: [apply("Gather", g, op.inputs[1], **_axes(op)), None, None],
+    gradient=lambda op, g: [apply("Gather", g, op.inputs[1], **_gather_axes(op)), None, None],
     samples=[
         Sample(
             [f64([[1, 2, 3], [4, 5, 6]]), i32([0, 2, 0]), i32([2, 3])],
@@ -186,7 +186,7 @@ define(
 )
 
 
-def _axes(op: Operation) -> dict[str, Any]:
+def _gather_axes(op: Operation) -> dict[str, Any]:
     return {"axis": op.attrs["axis"], "batch_dims": op.attrs["batch_dims"]}
 
 

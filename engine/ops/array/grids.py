@@ -64,10 +64,10 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
         # the first vector runs along the second dimension
         order[:2] = [1, 0]
     sizes: list[Part] = [size(vectors[i]) if vectors[i].shape[0] is None else vectors[i].shape[0] for i in order]
-    return [_spread(vector, order.index(i), sizes, name) for i, vector in enumerate(vectors)]
+    return [_broadcast_along_grid(vector, order.index(i), sizes, name) for i, vector in enumerate(vectors)]
 
 
-def _spread(vector: Tensor, axis: int, sizes: Sequence[Part], name: str | None) -> Tensor:
+def _broadcast_along_grid(vector: Tensor, axis: int, sizes: Sequence[Part], name: str | None) -> Tensor:
     alone: list[Part] = [d if i == axis else 1 for i, d in enumerate(sizes)]
     column = apply("Reshape", vector, joined(alone))
     return with_parts(apply("BroadcastTo", column, joined(sizes), name=name), sizes)
@@ -87,7 +87,7 @@ def _unraveled_shape(op: Operation) -> Shape:
     return Shape(None) if indices.rank is None else Shape([dims[0]]) + indices
 
 
-def _unraveled(xp: Any, indices: Any, dims: Any) -> Any:
+def _unravel_positions(xp: Any, indices: Any, dims: Any) -> Any:
     """Compute the coordinates; IndexError for positions outside the shape."""
     check_rank(indices, 0, 1, "unravel_index takes a number, or a vector of them")
     sizes = as_sizes(dims)
@@ -107,7 +107,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_unraveled_shape,
     reads_values=True,
-    kernel=_unraveled,
+    kernel=_unravel_positions,
     gradient=NotDifferentiable("its results are positions"),
     samples=[
         Sample([i32([22, 41, 37]), i32([7, 6])], i32([[3, 6, 6], [4, 5, 1]])),

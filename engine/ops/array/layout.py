@@ -18,7 +18,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, known_rank, partial_values, shape_vector, static_ints
-from ..support.batching import again, along
+from ..support.batching import emit_copy, along
 from ..support.common import shape_of
 from ..support.late_axes import among, from_zero, late_axes, rank_of
 from ..support.literals import f64, i32, i64
@@ -26,7 +26,7 @@ from ..support.literals import f64, i32, i64
 _X = np.arange(6.0).reshape(2, 3)
 
 
-def _order(perm: Any, rank: int) -> list[int]:
+def _checked_permutation(perm: Any, rank: int) -> list[int]:
     """Return the permutation with axes from 0 up; ShapeError for other axes."""
     order = list(range(rank))[::-1] if perm is None else [axis_within(p, rank) for p in perm]
     if sorted(order) != list(range(rank)):
@@ -43,13 +43,13 @@ def _transpose_shape(op: Operation) -> Shape:
     x, perm = op.inputs[0].shape, op.attrs["perm"]
     if x.rank is None:
         return x if perm is None else Shape([None] * len(perm))
-    return Shape([x[i] for i in _order(perm, x.rank)])
+    return Shape([x[i] for i in _checked_permutation(perm, x.rank)])
 
 
 def _transpose_gradient(op: Operation, g: Tensor) -> list[Any]:
     perm = op.attrs["perm"]
     # argsort inverts a permutation
-    back = None if perm is None else tuple(int(i) for i in np.argsort(_order(perm, len(perm))))
+    back = None if perm is None else tuple(int(i) for i in np.argsort(_checked_permutation(perm, len(perm))))
     return [apply("Transpose", g, perm=back)]
 
 
@@ -57,8 +57,8 @@ def _batch_transpose(op: Operation, varying: Sequence[bool]) -> Batched | None:
     rank = op.inputs[0].rank
     if rank is None:
         return None
-    perm = (0, *(axis + 1 for axis in _order(op.attrs["perm"], rank)))
-    return lambda builder, operands: again(builder, op, operands, perm=perm)
+    perm = (0, *(axis + 1 for axis in _checked_permutation(op.attrs["perm"], rank)))
+    return lambda builder, operands: emit_copy(builder, op, operands, perm=perm)
 
 
 define(
@@ -87,10 +87,10 @@ def _permuted_shape(op: Operation) -> Shape:
     if known is None or x.rank is None or None in known:
         rank = x.rank if x.rank is not None else perm[0] if perm.rank == 1 else None
         return Shape(None) if rank is None else Shape([None] * rank)
-    return Shape([x[i] for i in _order(known, x.rank)])
+    return Shape([x[i] for i in _checked_permutation(known, x.rank)])
 
 
-def _permute(xp: Any, x: Any, perm: Any) -> Any:
+def _compute_permute(xp: Any, x: Any, perm: Any) -> Any:
     """Transpose by a computed permutation; ValueError unless each axis occurs once."""
     order = as_sizes(perm)
     if sorted(order) != list(range(x.ndim)):
@@ -103,7 +103,7 @@ define(
     "x: T, perm: host I -> y: T",
     where={"I": dtypes.INDEX},
     shape=_permuted_shape,
-    kernel=_permute,
+    kernel=_compute_permute,
     gradient=lambda op, g: [apply("Permute", g, apply("ArgSort", op.inputs[1])), None],
     samples=[
         Sample([_X, i32([1, 0])], f64([[0, 3], [1, 4], [2, 5]])),
@@ -233,7 +233,7 @@ def _tile_shape(op: Operation) -> Shape:
     return Shape([None if d is None or m is None else d * m for d, m in zip(x, multiples, strict=True)])
 
 
-def _tile(xp: Any, x: Any, multiples: Any) -> Any:
+def _compute_tile(xp: Any, x: Any, multiples: Any) -> Any:
     times = as_sizes(multiples)
     if len(times) != x.ndim or any(m < 0 for m in times):
         raise ValueError(f"tile: a multiple >= 0 is needed for each of {x.ndim} dimensions, got {times}")
@@ -246,7 +246,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_tile_shape,
     elements=lambda x, multiples: x.size * math.prod(multiples.tolist()),
-    kernel=_tile,
+    kernel=_compute_tile,
     gradient=lambda op, g: [apply("TileGrad", g, op.inputs[1], shape_of(op.inputs[0])), None],
     samples=[
         Sample([_X[:, :2], i32([2, 2])], f64([[0, 1, 0, 1], [3, 4, 3, 4]] * 2)),

@@ -17,7 +17,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, only_scalars, shape_vector, static_int
-from ..support.batching import again
+from ..support.batching import emit_copy
 from ..support.common import scalar_like, shape_of, sum_to
 from ..support.literals import f64, i32, i64
 from .creation import range
@@ -49,7 +49,7 @@ def _batch_one_hot(op: Operation, varying: Sequence[bool]) -> Batched | None:
     """Mark all indices at once, if the new dimension is the last."""
     if any(varying[1:]) or op.attrs["axis"] not in (-1, op.inputs[0].rank):
         return None
-    return lambda builder, operands: again(builder, op, operands, axis=-1)
+    return lambda builder, operands: emit_copy(builder, op, operands, axis=-1)
 
 
 define(

@@ -59,7 +59,7 @@ def _padded_size(x: Any, paddings: Any, *_: Any, **attrs: Any) -> int:
     return math.prod(d + before + after for d, (before, after) in zip(x.shape, paddings.tolist(), strict=True))
 
 
-def _checked(x: Any, paddings: Any) -> list[list[int]]:
+def _checked_pairs(x: Any, paddings: Any) -> list[list[int]]:
     """Return the pairs of a computed padding; ValueError unless they fit `x` and are not negative."""
     pairs: list[list[int]] = paddings.tolist()
     if paddings.shape != (x.ndim, 2) or any(n < 0 for pair in pairs for n in pair):
@@ -67,8 +67,8 @@ def _checked(x: Any, paddings: Any) -> list[list[int]]:
     return pairs
 
 
-def _pad(xp: Any, x: Any, paddings: Any, value: Any) -> Any:
-    pairs = _checked(x, paddings)
+def _compute_pad(xp: Any, x: Any, paddings: Any, value: Any) -> Any:
+    pairs = _checked_pairs(x, paddings)
     out = xp.full([n + before + after for n, (before, after) in zip(x.shape, pairs, strict=True)], value, dtype=x.dtype)
     out[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, pairs, strict=True))] = x
     return out
@@ -100,7 +100,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_scalar_value,
     elements=_padded_size,
-    kernel=_pad,
+    kernel=_compute_pad,
     gradient=_pad_gradient,
     samples=[
         Sample(
@@ -128,13 +128,13 @@ def _mirror_shape(op: Operation) -> Shape:
 
 def _mirror_pairs(shape: tuple[int, ...], x: Any, paddings: Any, mode: str) -> list[list[int]]:
     """Return the checked pairs; ValueError if a mirror would reach beyond an axis of `shape`."""
-    pairs = _checked(x, paddings)
+    pairs = _checked_pairs(x, paddings)
     if any(max(pair) > size - _MODES[mode] for size, pair in zip(shape, pairs, strict=True) if max(pair)):
         raise ValueError(f"pad: mode {mode} can not pad shape {shape} by {pairs}")
     return pairs
 
 
-def _mirror(xp: Any, x: Any, paddings: Any, mode: str) -> Any:
+def _compute_mirror_pad(xp: Any, x: Any, paddings: Any, mode: str) -> Any:
     pairs = _mirror_pairs(x.shape, x, paddings, mode)
     # xp.pad refuses an empty list of pairs
     return xp.pad(x, pairs, mode=mode) if x.ndim else x
@@ -147,7 +147,7 @@ define(
     attrs={"mode": REQUIRED},
     shape=_mirror_shape,
     elements=_padded_size,
-    kernel=_mirror,
+    kernel=_compute_mirror_pad,
     gradient=lambda op, g: [apply("MirrorPadGrad", g, op.inputs[1], mode=op.attrs["mode"]), None],
     samples=[
         Sample([_X[0], i32([[2, 1]])], f64([2, 1, 0, 1, 2, 1]), {"mode": "reflect"}),
@@ -166,7 +166,7 @@ def _unpadded_shape(op: Operation) -> Shape:
 def _mirror_grad(xp: Any, g: Any, paddings: Any, mode: str) -> Any:
     """Add the cotangent of each mirrored row to the row of its origin, axis by axis."""
     skip = _MODES[mode]
-    for axis, (before, after) in enumerate(_checked(g, paddings)):
+    for axis, (before, after) in enumerate(_checked_pairs(g, paddings)):
         rows = xp.moveaxis(g, axis, 0)
         size = rows.shape[0] - before - after
         if size < 0:

@@ -45,7 +45,7 @@ def _partition_shape(op: Operation) -> list[Shape]:
     return [Shape([None]) + data[partitions.rank :]] * op.attrs["num"]
 
 
-def _partition(xp: Any, data: Any, partitions: Any, num: int) -> list[Any]:
+def _compute_partition(xp: Any, data: Any, partitions: Any, num: int) -> list[Any]:
     """Select the rows of each part by comparing the part numbers."""
     if data.shape[: partitions.ndim] != partitions.shape:
         raise ValueError(f"dynamic_partition: partitions {partitions.shape} do not fit data {data.shape}")
@@ -70,7 +70,7 @@ define(
     attrs={"num": REQUIRED},
     shape=_partition_shape,
     reads_values=True,
-    kernel=_partition,
+    kernel=_compute_partition,
     gradient=_partition_gradient,
     samples=[
         Sample([_X, i32([1, 0, 1])], (f64([[3, 4]]), f64([[1, 2], [5, 6]])), {"num": 2}),
@@ -117,13 +117,13 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     return apply("DynamicPartition", data, index_tensor(partitions), name=name, num=num)  # type: ignore[no-any-return]
 
 
-def _halves(arrays: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+def _split_in_halves(arrays: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     return arrays[: len(arrays) // 2], arrays[len(arrays) // 2 :]
 
 
 def _stitch_shape(op: Operation) -> Shape:
     """Infer the shape; the number of rows is known where all indices are."""
-    indices, data = _halves(op.inputs)
+    indices, data = _split_in_halves(op.inputs)
     row = Shape(None)
     for index, values in zip(indices, data, strict=True):
         if index.rank is None or values.rank is None:
@@ -146,9 +146,9 @@ def _where_true(xp: Any, mask: Any, rows: Any) -> Any:
     return xp.where(mask.reshape(-1, *[1] * (rows.ndim - 1)), rows, xp.zeros((), rows.dtype))
 
 
-def _stitch(xp: Any, *arrays: Any) -> Any:
+def _compute_stitch(xp: Any, *arrays: Any) -> Any:
     """Put rows at their indices; the last row for an index wins, missing indices get zeros."""
-    indices, data = _halves(arrays)
+    indices, data = _split_in_halves(arrays)
     row = data[0].shape[indices[0].ndim :]
     for index, values in zip(indices, data, strict=True):
         if values.shape != index.shape + row:
@@ -170,7 +170,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_stitch_shape,
     reads_values=True,
-    kernel=_stitch,
+    kernel=_compute_stitch,
     gradient=lambda op, g: [None] * (len(op.inputs) // 2) + _stitch_gradients(op, g),
     samples=[
         Sample([[i32([2, 0]), i32(1)], [f64([[1, 2], [3, 4]]), f64([5, 6])]], f64([[3, 4], [5, 6], [1, 2]])),
@@ -181,7 +181,7 @@ define(
 
 
 def _stitch_gradients(op: Operation, g: Tensor) -> list[Tensor]:
-    indices, _ = _halves(op.inputs)
+    indices, _ = _split_in_halves(op.inputs)
     return apply("DynamicStitchGrad", g, indices, num=len(indices))  # type: ignore[no-any-return]
 
 

@@ -61,7 +61,7 @@ def _top_k_shape(op: Operation) -> list[Shape]:
     return [Shape(None) if shape.rank is None else Shape([*shape.dims[:-1], count])] * 2
 
 
-def _chosen(xp: Any, x: Any, k: int) -> Any:
+def _select_largest_unsorted(xp: Any, x: Any, k: int) -> Any:
     """Return the positions of the `k` largest values of the last axis, from left to right; of equals, the first."""
     n = x.shape[-1]
     least = xp.partition(x, n - k, axis=-1)[..., n - k : n - k + 1]
@@ -90,14 +90,14 @@ def _by_passes(x: Any, k: int) -> Any:
     return places.reshape(*x.shape[:-1], k)
 
 
-def _largest(xp: Any, x: Any, k: int, sorted: bool) -> Any:
+def _largest_positions(xp: Any, x: Any, k: int, sorted: bool) -> Any:
     """Return the positions of the `k` largest values of the last axis."""
     if xp is not np or not 0 < k * _FEW <= x.shape[-1]:
         return sorting_order(xp, x, -1, True)[..., :k]
     places = _by_passes(x, k) if k <= _PASSES else None
     if places is not None:
         return places
-    places = _chosen(xp, x, k)
+    places = _select_largest_unsorted(xp, x, k)
     if not sorted:
         return places
     order = sorting_order(xp, xp.take_along_axis(x, places, -1), -1, True)
@@ -108,7 +108,7 @@ def _top_k(xp: Any, x: Any, k: Any, sorted: bool) -> list[Any]:
     count, n = int(k), x.shape[-1]
     if not 0 <= count <= n:
         raise ValueError(f"top_k: k has to be 0 to {n}, the size of the last dimension, got {count}")
-    places = _largest(xp, x, count, sorted)
+    places = _largest_positions(xp, x, count, sorted)
     return [xp.take_along_axis(x, places, -1), places.astype(xp.int32)]
 
 
@@ -224,7 +224,7 @@ def _nth_shape(op: Operation) -> Shape:
 
 
 @typed
-def _nth(xp: Any, x: Any, n: Any, reverse: bool) -> Any:
+def _compute_nth_element(xp: Any, x: Any, n: Any, reverse: bool) -> Any:
     size = x.shape[-1]
     if not 0 <= int(n) < size:
         raise ValueError(f"nth_element: n has to be 0 to {size - 1}, got {int(n)}")
@@ -246,7 +246,7 @@ define(
     where={"T": dtypes.REAL, "I": dtypes.INDEX},
     attrs={"reverse": False},
     shape=_nth_shape,
-    kernel=_nth,
+    kernel=_compute_nth_element,
     gradient=_nth_gradient,
     samples=[
         Sample([_X, i32(1)], f64([0.5, 1])),

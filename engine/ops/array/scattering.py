@@ -97,7 +97,7 @@ def _replaced_gradient(op: Operation, g: Tensor) -> list[Any]:
     _, indices, updates = op.inputs
     places = shape_of(indices)[:-1]
     numbers = apply("Reshape", apply("Range", 0, apply("Prod", places, axis=(0,)), 1), places)
-    size = shape_of(g)[: _depth(indices)]
+    size = shape_of(g)[: _index_depth(indices)]
     # scattering the numbers of the updates, as the forward pass scattered the updates, tells which came last
     last = apply("GatherNd", apply("TensorScatterUpdate", apply("Fill", size, i32(0)), indices, numbers), indices)
     to_updates = apply("GatherNd", g, indices)
@@ -107,7 +107,7 @@ def _replaced_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [rest, None, apply("Where", held, to_updates, scalar_like(0, g))]
 
 
-def _depth(indices: Tensor) -> Any:
+def _index_depth(indices: Tensor) -> Any:
     known = None if indices.rank is None else indices.shape[-1]
     return shape_of(indices)[-1] if known is None else known
 
@@ -123,10 +123,12 @@ def _chosen_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [stays * share, None, comes * apply("GatherNd", share, indices)]
 
 
-def _define(type: str, function: str, where: tuple[DType, ...], gradient: Gradient, samples: list[Sample]) -> None:
+def _define_tensor_scatter(
+    type: str, function: str, where: tuple[DType, ...], gradient: Gradient, samples: list[Sample]
+) -> None:
     """Define the operation `type`, which changes a copy of the tensor by `function`."""
 
-    def kernel(xp: Any, tensor: Any, indices: Any, updates: Any) -> Any:
+    def scatter_into_copy(xp: Any, tensor: Any, indices: Any, updates: Any) -> Any:
         result = tensor.copy()
         change_rows(xp, function, result, indices, updates)
         return result
@@ -137,13 +139,13 @@ def _define(type: str, function: str, where: tuple[DType, ...], gradient: Gradie
         where={"T": where, "I": dtypes.INDEX},
         shape=_tensor_shape,
         reads_values=True,
-        kernel=kernel,
+        kernel=scatter_into_copy,
         gradient=gradient,
         samples=samples,
     )
 
 
-_define(
+_define_tensor_scatter(
     "TensorScatterUpdate",
     "put",
     dtypes.VALUES,
@@ -155,7 +157,7 @@ _define(
         Sample([_X, np.zeros((1, 0), np.int32), -_X[None]], -_X),
     ],
 )
-_define(
+_define_tensor_scatter(
     "TensorScatterMax",
     "maximum",
     dtypes.REAL,
@@ -165,7 +167,7 @@ _define(
         Sample([f64([-np.inf, 2]), i64([[1]]), f64([1])], f64([-np.inf, 2]), differentiable=False),
     ],
 )
-_define(
+_define_tensor_scatter(
     "TensorScatterMin",
     "minimum",
     dtypes.REAL,
@@ -229,7 +231,7 @@ def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None
     >>> tg.function(lambda: tg.tensor_scatter_add([1, 2, 3], [[2], [0], [2]], [10, 20, 30])).sync()
     array([21,  2, 43], dtype=int32)
     """
-    return _added("Add", tensor, indices, updates, name)
+    return _combine_scattered("Add", tensor, indices, updates, name)
 
 
 @public
@@ -253,10 +255,10 @@ def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None
     >>> tg.function(lambda: tg.tensor_scatter_sub([1, 2, 3], [[2], [0], [2]], [10, 20, 30])).sync()
     array([-19,   2, -37], dtype=int32)
     """
-    return _added("Sub", tensor, indices, updates, name)
+    return _combine_scattered("Sub", tensor, indices, updates, name)
 
 
-def _added(type: str, tensor: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
+def _combine_scattered(type: str, tensor: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
     """Scatter the updates into zeros and combine the result with the tensor by the operation `type`."""
     values = convert_to_tensor(tensor)
     blocks = convert_to_tensor(updates, values.dtype)

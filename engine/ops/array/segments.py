@@ -29,7 +29,7 @@ _X = f64([[1, -2], [3, 0.5], [-1, 4], [2, 5]])
 _IDS = i32([2, 0, 2, -1])
 
 
-def _combined(xp: Any, function: str, data: Any, ids: Any, count: Any, empty: Any) -> Any:
+def _combine_segments(xp: Any, function: str, data: Any, ids: Any, count: Any, empty: Any) -> Any:
     """Combine the rows of each segment, starting from `empty`; rows with a negative id are left out."""
     check_rows(data, ids)
     rest, number = data.shape[ids.ndim :], int(count)
@@ -54,12 +54,12 @@ def _extreme_gradient(op: Operation, g: Tensor) -> list[Any]:
 def _define_extreme(type: str, function: str, empty: Callable[[DType], Any], samples: list[Sample]) -> None:
     """Define the operation `type`; segments without rows get `empty` of the dtype, infinite unless `finite`."""
 
-    def kernel(xp: Any, data: Any, ids: Any, count: Any, finite: bool) -> Any:
+    def compute_extremes(xp: Any, data: Any, ids: Any, count: Any, finite: bool) -> Any:
         start = empty(as_dtype(data.dtype))
         if not finite and as_dtype(data.dtype).is_floating:
             # -inf for a maximum, which starts at the least value, and inf for a minimum
             start = np.copysign(np.inf, start)
-        return _combined(xp, function, data, ids, count, start)
+        return _combine_segments(xp, function, data, ids, count, start)
 
     define(
         type,
@@ -69,7 +69,7 @@ def _define_extreme(type: str, function: str, empty: Callable[[DType], Any], sam
         shape=segment_shape,
         elements=segments_size,
         reads_values=True,
-        kernel=kernel,
+        kernel=compute_extremes,
         gradient=_extreme_gradient,
         samples=samples,
     )
@@ -115,7 +115,7 @@ define(
     shape=segment_shape,
     elements=segments_size,
     reads_values=True,
-    kernel=lambda xp, data, ids, count: _combined(xp, "multiply", data, ids, count, 1),
+    kernel=lambda xp, data, ids, count: _combine_segments(xp, "multiply", data, ids, count, 1),
     gradient=_product_gradient,
     samples=[
         Sample([_X, _IDS, i32(3)], f64([[3, 0.5], [1, 1], [-1, -8]])),
@@ -125,7 +125,7 @@ define(
 )
 
 
-def _others(xp: Any, data: Any, ids: Any) -> Any:
+def _multiply_other_rows(xp: Any, data: Any, ids: Any) -> Any:
     """Compute for each row the product of the other rows of its segment, in order of segments."""
     numbers = xp.maximum(ids.reshape(-1), -1)  # all negative ids are a single segment
     order = xp.argsort(numbers, kind="stable")
@@ -141,7 +141,7 @@ def _others_gradient(op: Operation, g: Tensor) -> list[Any]:
     # all negative ids become column 0 of the table
     numbers = apply("Maximum", apply("Reshape", ids, constant(i32([-1]))), -1) + 1
     places = apply("SegmentPlaces", numbers)
-    at, rest = apply("Stack", [places, numbers], axis=-1), shape_of(data)[_rank(ids) :]
+    at, rest = apply("Stack", [places, numbers], axis=-1), shape_of(data)[_known_or_computed_rank(ids) :]
     corner = apply("Cast", apply("Stack", [above_all(places), above_all(numbers)], axis=0), dtype=dtypes.int32)
     sizes, flat = apply("Concat", [corner, rest], axis=0), apply("Concat", [shape_of(numbers), rest], axis=0)
     rows, cotangents = apply("Reshape", data, flat), apply("Reshape", g, flat)
@@ -152,7 +152,7 @@ def _others_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [apply("Reshape", apply("GatherNd", back, at), shape_of(data)), None]
 
 
-def _rank(tensor: Tensor) -> Any:
+def _known_or_computed_rank(tensor: Tensor) -> Any:
     return apply("Rank", tensor) if tensor.rank is None else tensor.rank
 
 
@@ -161,7 +161,7 @@ define(
     "data: T, segment_ids: I -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     shape=same_as(0),
-    kernel=_others,
+    kernel=_multiply_other_rows,
     gradient=_others_gradient,
     samples=[
         Sample([f64([2, 3, 4, 0, 6]), i32([1, 0, 1, 1, 3])], f64([0, 1, 0, 8, 1])),
@@ -212,7 +212,7 @@ def unsorted_segment_max(data: Any, segment_ids: Any, num_segments: Any, name: s
     >>> tg.function(lambda: tg.unsorted_segment_max([1, 2, 3, 4], [1, 0, 1, -1], 2)).sync()
     array([2, 3], dtype=int32)
     """
-    return _unsorted("UnsortedSegmentMax", data, segment_ids, num_segments, name)
+    return _apply_unsorted("UnsortedSegmentMax", data, segment_ids, num_segments, name)
 
 
 @public
@@ -237,7 +237,7 @@ def unsorted_segment_min(data: Any, segment_ids: Any, num_segments: Any, name: s
     >>> tg.function(lambda: tg.unsorted_segment_min([1, 2, 3, 4], [1, 0, 1, -1], 2)).sync()
     array([2, 1], dtype=int32)
     """
-    return _unsorted("UnsortedSegmentMin", data, segment_ids, num_segments, name)
+    return _apply_unsorted("UnsortedSegmentMin", data, segment_ids, num_segments, name)
 
 
 @public
@@ -261,10 +261,10 @@ def unsorted_segment_prod(data: Any, segment_ids: Any, num_segments: Any, name: 
     >>> tg.function(lambda: tg.unsorted_segment_prod([5, 2, 3, 4], [1, 0, 1, -1], 3)).sync()
     array([ 2, 15,  1], dtype=int32)
     """
-    return _unsorted("UnsortedSegmentProd", data, segment_ids, num_segments, name)
+    return _apply_unsorted("UnsortedSegmentProd", data, segment_ids, num_segments, name)
 
 
-def _unsorted(type: str, data: Any, segment_ids: Any, num_segments: Any, name: str | None) -> Tensor:
+def _apply_unsorted(type: str, data: Any, segment_ids: Any, num_segments: Any, name: str | None) -> Tensor:
     ids, count = index_tensor(segment_ids), index_tensor(num_segments)
     return apply(type, data, ids, count, name=name)  # type: ignore[no-any-return]
 
@@ -291,8 +291,8 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
     array([2. , 2.5, 0. ], dtype=float32)
     """
     ids, count = index_tensor(segment_ids), index_tensor(num_segments)
-    total = apply("UnsortedSegmentSum", floating(data, "unsorted_segment_mean"), ids, count)
-    return divided(total, counts_by_id(ids, count, total), name)
+    total = apply("UnsortedSegmentSum", floating_data(data, "unsorted_segment_mean"), ids, count)
+    return divide_total(total, counts_by_id(ids, count, total), name)
 
 
 @public
@@ -317,11 +317,11 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
     array([5., 0., 5.], dtype=float32)
     """
     ids, count = index_tensor(segment_ids), index_tensor(num_segments)
-    total = apply("UnsortedSegmentSum", floating(data, "unsorted_segment_sqrt_n"), ids, count)
-    return divided(total, apply("Sqrt", counts_by_id(ids, count, total)), name)
+    total = apply("UnsortedSegmentSum", floating_data(data, "unsorted_segment_sqrt_n"), ids, count)
+    return divide_total(total, apply("Sqrt", counts_by_id(ids, count, total)), name)
 
 
-def floating(data: Any, function: str) -> Tensor:
+def floating_data(data: Any, function: str) -> Tensor:
     """Return data as a tensor; DtypeError unless floating or complex."""
     tensor = convert_to_tensor(data)
     if not tensor.dtype.is_differentiable:
@@ -335,7 +335,7 @@ def floating(data: Any, function: str) -> Tensor:
     return tensor
 
 
-def divided(total: Tensor, divisor: Tensor, name: str | None) -> Tensor:
+def divide_total(total: Tensor, divisor: Tensor, name: str | None) -> Tensor:
     """Divide `total`, sums of segments, by a broadcast `divisor`."""
     result: Tensor = apply("RealDiv", total, divisor, name=name)
     result.set_shape(total.shape)

@@ -96,7 +96,7 @@ def _reversed_shape(op: Operation) -> Shape:
     return x
 
 
-def _reversed(xp: Any, x: Any, lengths: Any, seq_axis: int, batch_axis: int) -> Any:
+def _reverse_sequences(xp: Any, x: Any, lengths: Any, seq_axis: int, batch_axis: int) -> Any:
     """Gather each sequence by reversed positions up to its length; ValueError for invalid lengths."""
     size, ends = x.shape[seq_axis], lengths[:, None]
     if lengths.shape != (x.shape[batch_axis],):
@@ -118,7 +118,7 @@ define(
     attrs={"seq_axis": REQUIRED, "batch_axis": 0},
     shape=_reversed_shape,
     reads_values=True,
-    kernel=_reversed,
+    kernel=_reverse_sequences,
     gradient=lambda op, g: [
         apply("ReverseSequence", g, op.inputs[1], seq_axis=op.attrs["seq_axis"], batch_axis=op.attrs["batch_axis"]),
         None,
@@ -191,7 +191,7 @@ def _rolled_shape(op: Operation) -> Shape:
     return x
 
 
-def _roll(xp: Any, x: Any, shift: Any, axis: Any) -> Any:
+def _compute_roll(xp: Any, x: Any, shift: Any, axis: Any) -> Any:
     if len(shift) != len(axis):
         raise ValueError(f"roll takes a shift for each axis: there are {len(axis)} axes and {len(shift)} shifts")
     return xp.roll(x, tuple(shift.tolist()), axis)
@@ -203,7 +203,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"axis": REQUIRED},
     shape=_rolled_shape,
-    kernel=_roll,
+    kernel=_compute_roll,
     gradient=lambda op, g: [apply("Roll", g, -op.inputs[1], axis=op.attrs["axis"]), None],
     samples=[
         Sample([_X[0], i32([1])], f64([[4, 5], [0, 1], [2, 3]]), {"axis": (0,)}),
@@ -266,7 +266,7 @@ def _repeated_shape(op: Operation) -> Shape:
     return Shape([None if counts is None else int(counts.sum())])
 
 
-def _repeated(xp: Any, repeats: Any) -> Any:
+def _repeat_row_numbers(xp: Any, repeats: Any) -> Any:
     check_rank(repeats, 1, 1, "repeat takes a number, or a vector of them")
     if repeats.size and int(repeats.min()) < 0:
         raise ValueError(f"repeat: an element can not be repeated {int(repeats.min())} times")
@@ -279,7 +279,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_repeated_shape,
     elements=lambda repeats: max(repeats.size, int(repeats[:1024].sum())),  # an estimate, made on the event loop
-    kernel=_repeated,
+    kernel=_repeat_row_numbers,
     gradient=NotDifferentiable("its results are positions"),
     samples=[Sample([i32([2, 0, 3])], i64([0, 0, 2, 2, 2])), Sample([i64([])], i64([]))],
 )

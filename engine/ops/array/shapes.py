@@ -87,7 +87,7 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
     """
     tensor = convert_to_tensor(input)
     known = tensor.shape.as_tuple() if tensor.shape.is_fully_known else None
-    return _integers("Shape", tensor, known, name, out_type)
+    return _constant_or_computed("Shape", tensor, known, name, out_type)
 
 
 @public
@@ -112,7 +112,7 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> T
     array(6, dtype=int32)
     """
     tensor = convert_to_tensor(input)
-    return _integers("Size", tensor, tensor.shape.num_elements, name, out_type)
+    return _constant_or_computed("Size", tensor, tensor.shape.num_elements, name, out_type)
 
 
 @public
@@ -135,10 +135,10 @@ def rank(input: Any, name: str | None = None) -> Tensor:
     array(2, dtype=int32)
     """
     tensor = convert_to_tensor(input)
-    return _integers("Rank", tensor, tensor.rank, name, dtypes.int32)
+    return _constant_or_computed("Rank", tensor, tensor.rank, name, dtypes.int32)
 
 
-def _integers(type: str, tensor: Tensor, known: Any, name: str | None, dtype: Any) -> Tensor:
+def _constant_or_computed(type: str, tensor: Tensor, known: Any, name: str | None, dtype: Any) -> Tensor:
     """Return the numbers as a constant where they are known, otherwise apply the operation `type`."""
     if known is not None:
         return constant(np.asarray(known, dtypes.as_dtype(dtype).numpy), name=name or type)
@@ -179,7 +179,7 @@ def _check_request(sizes: Any) -> None:
         )
 
 
-def _reshape(xp: Any, x: Any, shape: Any) -> Any:
+def _compute_reshape(xp: Any, x: Any, shape: Any) -> Any:
     _check_request(shape)
     return x.reshape(as_sizes(shape))
 
@@ -195,7 +195,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_reshape_shape,
     keeps_size=True,
-    kernel=_reshape,
+    kernel=_compute_reshape,
     gradient=_like_input,
     samples=[
         Sample([_X, i32([3, -1])], f64([[0, 1], [2, 3], [4, 5]])),

@@ -38,13 +38,13 @@ def _slice_shape(op: Operation) -> Shape:
         )
     unknown: list[int | None] = [None] * rank
     dims = unknown if x.rank is None else list(x)
-    return Shape([_part(*args) for args in zip(dims, begin or unknown, size or unknown, strict=True)])
+    return Shape([_block_size(*args) for args in zip(dims, begin or unknown, size or unknown, strict=True)])
 
 
-def _part(dim: int | None, begin: int | None, size: int | None) -> int | None:
+def _block_size(dim: int | None, begin: int | None, size: int | None) -> int | None:
     """Return the size of the block along a dimension; ShapeError if the block reaches outside."""
     if size == -1:
-        return None if dim is None or begin is None else _part(dim, begin, dim - begin)
+        return None if dim is None or begin is None else _block_size(dim, begin, dim - begin)
     # an unknown begin or size counts as 0, the least possible
     if dim is not None and not 0 <= (begin or 0) <= dim - (size or 0):
         raise ShapeError(
@@ -56,7 +56,7 @@ def _part(dim: int | None, begin: int | None, size: int | None) -> int | None:
     return size
 
 
-def _slice(xp: Any, x: Any, begin: Any, size: Any) -> Any:
+def _compute_slice(xp: Any, x: Any, begin: Any, size: Any) -> Any:
     """Cut the block out; ValueError if the block reaches outside."""
     ends = [n if k == -1 else b + k for n, b, k in zip(x.shape, begin.tolist(), size.tolist(), strict=True)]
     if any(not 0 <= b <= e <= n for n, b, e in zip(x.shape, begin.tolist(), ends, strict=True)):
@@ -79,7 +79,7 @@ define(
     shape=_slice_shape,
     is_part=True,
     keeps_size=True,
-    kernel=_slice,
+    kernel=_compute_slice,
     gradient=_slice_gradient,
     samples=[
         Sample([_X, i32([1, 1]), i32([2, -1])], f64([[5, 6, 7], [9, 10, 11]])),
@@ -140,7 +140,7 @@ def _mask_shape(op: Operation) -> Shape:
     return Shape([None]) + rest
 
 
-def _mask(xp: Any, x: Any, mask: Any) -> Any:
+def _apply_boolean_mask(xp: Any, x: Any, mask: Any) -> Any:
     if mask.shape != x.shape[: mask.ndim] or not mask.ndim:
         raise ValueError(f"boolean_mask: a mask of shape {mask.shape} does not fit a tensor of shape {x.shape}")
     return x[mask]
@@ -157,7 +157,7 @@ define(
     shape=_mask_shape,
     is_part=True,
     reads_values=True,
-    kernel=_mask,
+    kernel=_apply_boolean_mask,
     gradient=_mask_gradient,
     samples=[
         Sample([_X, flags([True, False, True])], f64([[0, 1, 2, 3], [8, 9, 10, 11]])),

@@ -20,7 +20,7 @@ from ..support.arguments import index_tensor
 from ..support.common import scalar_like, shape_of
 from ..support.literals import i32, i64
 from .gather import raised_to
-from .segments import counts_by_id, divided, floating
+from .segments import counts_by_id, divide_total, floating_data
 
 _NO_LIMIT = -1
 
@@ -38,7 +38,7 @@ def _count_shape(op: Operation) -> Shape:
     return SCALAR
 
 
-def _count(xp: Any, ids: Any, limit: Any) -> Any:
+def _count_segments(xp: Any, ids: Any, limit: Any) -> Any:
     """Return the number of segments; ValueError if the ids are not sorted, negative, or too large."""
     if ids.size and (int(ids[0]) < 0 or bool((ids[1:] < ids[:-1]).any())):
         raise ValueError("segment ids have to be sorted, from 0 up; unsorted_segment_... takes them in any order")
@@ -54,7 +54,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_count_shape,
     reads_values=True,
-    kernel=_count,
+    kernel=_count_segments,
     gradient=NotDifferentiable("its result is an integer"),
     samples=[
         Sample([i32([0, 0, 3]), i32(-1)], i32(4)),
@@ -64,20 +64,20 @@ define(
 )
 
 
-def _segments(segment_ids: Any, num_segments: Any = None) -> tuple[Tensor, Tensor]:
+def _read_segments(segment_ids: Any, num_segments: Any = None) -> tuple[Tensor, Tensor]:
     """Return the ids and the number of segments, a constant where the ids are known and valid."""
     ids = index_tensor(segment_ids)
     limit = constant(i32(_NO_LIMIT)) if num_segments is None else cast(index_tensor(num_segments), dtypes.int32)
     known, bound = static_value(ids), static_value(limit)
     if known is not None and bound is not None and known.ndim == 1:
         try:
-            return ids, constant(_count(np, known, bound))
+            return ids, constant(_count_segments(np, known, bound))
         except ValueError:
             pass  # the step raises the error, as for computed ids
     return ids, apply("SegmentCount", ids, limit)
 
 
-def _sum(data: Any, ids: Tensor, count: Tensor, name: str | None = None) -> Tensor:
+def _sum_segments(data: Any, ids: Tensor, count: Tensor, name: str | None = None) -> Tensor:
     return apply("UnsortedSegmentSum", data, ids, count, name=name)  # type: ignore[no-any-return]
 
 
@@ -109,7 +109,7 @@ def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
            [0, 0],
            [5, 6]], dtype=int32)
     """
-    return _sum(data, *_segments(segment_ids), name=name)
+    return _sum_segments(data, *_read_segments(segment_ids), name=name)
 
 
 @public
@@ -133,9 +133,9 @@ def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Tensor
     >>> tg.function(lambda: tg.segment_mean([1.0, 2.0, 6.0], [0, 0, 2])).sync()
     array([1.5, 0. , 6. ], dtype=float32)
     """
-    ids, count = _segments(segment_ids)
-    total = _sum(floating(data, "segment_mean"), ids, count)
-    return divided(total, counts_by_id(ids, count, total), name)
+    ids, count = _read_segments(segment_ids)
+    total = _sum_segments(floating_data(data, "segment_mean"), ids, count)
+    return divide_total(total, counts_by_id(ids, count, total), name)
 
 
 @public
@@ -159,7 +159,7 @@ def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Tensor
     >>> tg.function(lambda: tg.segment_prod([2, 3, 5], [0, 0, 2])).sync()
     array([6, 1, 5], dtype=int32)
     """
-    return apply("UnsortedSegmentProd", data, *_segments(segment_ids), name=name)  # type: ignore[no-any-return]
+    return apply("UnsortedSegmentProd", data, *_read_segments(segment_ids), name=name)  # type: ignore[no-any-return]
 
 
 @public
@@ -183,7 +183,7 @@ def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.segment_max([2, -3, -5], [0, 0, 2])).sync()
     array([ 2,  0, -5], dtype=int32)
     """
-    return _extreme("UnsortedSegmentMax", data, segment_ids, name)
+    return _apply_extreme("UnsortedSegmentMax", data, segment_ids, name)
 
 
 @public
@@ -207,12 +207,12 @@ def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.segment_min([2, 3, 5], [0, 0, 2])).sync()
     array([2, 0, 5], dtype=int32)
     """
-    return _extreme("UnsortedSegmentMin", data, segment_ids, name)
+    return _apply_extreme("UnsortedSegmentMin", data, segment_ids, name)
 
 
-def _extreme(type: str, data: Any, segment_ids: Any, name: str | None) -> Tensor:
+def _apply_extreme(type: str, data: Any, segment_ids: Any, name: str | None) -> Tensor:
     """Combine each segment; segments without rows get 0."""
-    ids, count = _segments(segment_ids)
+    ids, count = _read_segments(segment_ids)
     # finite=False: from a finite start, a segment of infinities would not keep its infinity
     found: Tensor = apply(type, data, ids, count, finite=False)
     ones = apply("Fill", shape_of(ids), constant(i32(1)))
@@ -255,7 +255,7 @@ def sparse_segment_sum(
     >>> tg.function(lambda: tg.sparse_segment_sum([10, 20, 30], [2, 0, 2], [0, 0, 1])).sync()
     array([40, 30], dtype=int32)
     """
-    return _sum(_chosen(data, indices), *_segments(segment_ids, num_segments), name=name)
+    return _sum_segments(_gather_rows(data, indices), *_read_segments(segment_ids, num_segments), name=name)
 
 
 @public
@@ -281,9 +281,9 @@ def sparse_segment_mean(
     >>> tg.function(lambda: tg.sparse_segment_mean([10.0, 20.0, 30.0], [2, 0, 2], [0, 0, 1])).sync()
     array([20., 30.], dtype=float32)
     """
-    ids, count = _segments(segment_ids, num_segments)
-    total = _sum(_chosen(floating(data, "sparse_segment_mean"), indices), ids, count)
-    return divided(total, counts_by_id(ids, count, total), name)
+    ids, count = _read_segments(segment_ids, num_segments)
+    total = _sum_segments(_gather_rows(floating_data(data, "sparse_segment_mean"), indices), ids, count)
+    return divide_total(total, counts_by_id(ids, count, total), name)
 
 
 @public
@@ -309,10 +309,10 @@ def sparse_segment_sqrt_n(
     >>> tg.function(lambda: tg.sparse_segment_sqrt_n([1.0, 2.0], [0, 1, 0, 1], [0, 0, 0, 0])).sync()
     array([3.], dtype=float32)
     """
-    ids, count = _segments(segment_ids, num_segments)
-    total = _sum(_chosen(floating(data, "sparse_segment_sqrt_n"), indices), ids, count)
-    return divided(total, apply("Sqrt", counts_by_id(ids, count, total)), name)
+    ids, count = _read_segments(segment_ids, num_segments)
+    total = _sum_segments(_gather_rows(floating_data(data, "sparse_segment_sqrt_n"), indices), ids, count)
+    return divide_total(total, apply("Sqrt", counts_by_id(ids, count, total)), name)
 
 
-def _chosen(data: Any, indices: Any) -> Tensor:
+def _gather_rows(data: Any, indices: Any) -> Tensor:
     return apply("Gather", convert_to_tensor(data), index_tensor(indices))  # type: ignore[no-any-return]

@@ -20,7 +20,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, shape_in, static_int
-from ..support.array_library import add_at, wide
+from ..support.array_library import add_at, cast_to_accumulator
 from ..support.batching import along
 from ..support.common import shape_of
 from ..support.families import typed
@@ -47,7 +47,7 @@ def sorting_order(xp: Any, x: Any, axis: int, descending: bool) -> Any:
     return x.shape[axis] - 1 - turned
 
 
-def _sorted(xp: Any, x: Any, axis: int, descending: bool) -> Any:
+def _compute_sort(xp: Any, x: Any, axis: int, descending: bool) -> Any:
     y = xp.sort(x, axis=axis)
     return xp.ascontiguousarray(xp.flip(y, axis)) if descending else y
 
@@ -85,7 +85,7 @@ define(
     where={"T": dtypes.REAL},
     attrs={"axis": -1, "descending": False},
     shape=_along_axis,
-    kernel=_sorted,
+    kernel=_compute_sort,
     gradient=_sort_gradient,
     samples=[
         Sample([_X], f64([[-1, 0.5, 2, 3], [-2, 1, 2.5, 4]])),
@@ -120,7 +120,7 @@ def _add_along(xp: Any, updates: Any, indices: Any, shape: Any, axis: int) -> An
     outer, inner = math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
     # rows of the array seen as [outer * axis, inner]; reshape cannot infer -1 for an empty array
     rows = xp.arange(outer).reshape(-1, 1, 1) * sizes[axis] + indices.reshape(outer, -1 if indices.size else 0, inner)
-    added = wide(xp, updates)
+    added = cast_to_accumulator(xp, updates)
     out = xp.zeros(math.prod(sizes), dtype=added.dtype)
     add_at(xp, out, (rows * inner + xp.arange(inner)).reshape(-1), added.reshape(-1))
     return out.reshape(sizes).astype(updates.dtype, copy=False)

@@ -18,7 +18,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, shape_in
-from ..support.batching import again, whole_rows
+from ..support.batching import emit_copy, whole_rows
 from ..support.common import shape_of
 from ..support.literals import f64, i32
 
@@ -26,24 +26,24 @@ _X = np.arange(12.0).reshape(3, 4)
 _SPEC = (slice(None, None, -1), DYNAMIC)
 
 
-def _filled(spec: Iterable[Any], bounds: Iterable[Any]) -> tuple[Any, ...]:
+def _fill_bounds(spec: Iterable[Any], bounds: Iterable[Any]) -> tuple[Any, ...]:
     """Replace each DYNAMIC bound of the spec by the next of `bounds`."""
     values = iter(bounds)
 
-    def fill(part: Any) -> Any:
+    def fill_part(part: Any) -> Any:
         if isinstance(part, slice):
-            return slice(fill(part.start), fill(part.stop), fill(part.step))
+            return slice(fill_part(part.start), fill_part(part.stop), fill_part(part.step))
         return next(values) if isinstance(part, Dynamic) else part
 
-    return tuple(map(fill, spec))
+    return tuple(map(fill_part, spec))
 
 
-def _known(tensor: Tensor) -> Any:
+def _known_bound(tensor: Tensor) -> Any:
     value = static_value(tensor)
     return DYNAMIC if value is None else int(value)
 
 
-def _spread(spec: tuple[Any, ...], rank: int) -> list[Any]:
+def _expand_ellipsis(spec: tuple[Any, ...], rank: int) -> list[Any]:
     """Replace the ellipsis (or append a missing one) by whole slices, a part for every dimension."""
     used = sum(part is not None and part is not Ellipsis for part in spec)
     dots = [i for i, part in enumerate(spec) if part is Ellipsis]
@@ -58,7 +58,7 @@ def _spread(spec: tuple[Any, ...], rank: int) -> list[Any]:
     return [*spec[:at], *[slice(None)] * (rank - used), *spec[at + 1 :]]
 
 
-def _sliced(size: int | None, part: slice) -> int | None:
+def _sliced_length(size: int | None, part: slice) -> int | None:
     """Return the length of a slice of a dimension; None where a bound or the size is unknown."""
     if part.step == 0:
         raise ShapeError(
@@ -93,18 +93,18 @@ def _strided_shape(op: Operation) -> Shape:
         return x
     dims = iter(x)
     result: list[int | None] = []
-    for part in _spread(_filled(op.attrs["spec"], map(_known, op.inputs[1:])), x.rank):
+    for part in _expand_ellipsis(_fill_bounds(op.attrs["spec"], map(_known_bound, op.inputs[1:])), x.rank):
         if part is None:
             result.append(1)
         elif isinstance(part, slice):
-            result.append(_sliced(next(dims), part))
+            result.append(_sliced_length(next(dims), part))
         else:
             _check_index(next(dims), part)
     return Shape(result)
 
 
-def _key(spec: tuple[Any, ...], bounds: tuple[Any, ...]) -> tuple[Any, ...]:
-    key = _filled(spec, map(int, bounds))
+def _slice_key(spec: tuple[Any, ...], bounds: tuple[Any, ...]) -> tuple[Any, ...]:
+    key = _fill_bounds(spec, map(int, bounds))
     # with an ellipsis NumPy returns an array of rank 0 instead of a scalar
     return key if any(part is Ellipsis for part in key) else (*key, Ellipsis)
 
@@ -130,10 +130,10 @@ def _sliced_shape(op: Operation) -> Shape | None:
 def _batch_slice(op: Operation, varying: Sequence[bool]) -> Batched | None:
     if not varying[0] or any(varying[1:]):
         return None
-    return lambda builder, operands: again(builder, op, operands, spec=(slice(None), *op.attrs["spec"]))
+    return lambda builder, operands: emit_copy(builder, op, operands, spec=(slice(None), *op.attrs["spec"]))
 
 
-def _row(op: Operation) -> tuple[Tensor, Tensor] | None:
+def _source_row(op: Operation) -> tuple[Tensor, Tensor] | None:
     x, *bounds = op.inputs
     spec = op.attrs["spec"]
     return (x, bounds[0]) if spec and spec[0] is DYNAMIC and len(bounds) == 1 and whole_rows(spec) else None
@@ -143,13 +143,13 @@ define(
     "StridedSlice",
     "input: T, bounds: host *any -> output: T",
     batch=_batch_slice,
-    row=_row,
+    row=_source_row,
     attrs={"spec": REQUIRED},
     shape=_strided_shape,
     is_part=True,
     static_shape=_sliced_shape,
     keeps_size=True,
-    kernel=lambda xp, x, *bounds, spec: x[_key(spec, bounds)],
+    kernel=lambda xp, x, *bounds, spec: x[_slice_key(spec, bounds)],
     gradient=_strided_gradient,
     samples=[
         Sample([_X, []], f64([[1, 3], [9, 11]]), {"spec": (slice(None, None, 2), slice(1, None, 2))}),
@@ -162,7 +162,7 @@ define(
 
 def _strided_scatter(xp: Any, shape: Any, dy: Any, *bounds: Any, spec: tuple[Any, ...]) -> Any:
     out = xp.zeros(as_sizes(shape), dtype=dy.dtype)
-    out[_key(spec, bounds)] = dy
+    out[_slice_key(spec, bounds)] = dy
     return out
 
 
@@ -229,8 +229,8 @@ def strided_slice(
     >>> tg.function(lambda: tg.strided_slice([[1, 2], [3, 4]], [0, -1], [2, 0], shrink_axis_mask=0b10)).sync()
     array([2, 4], dtype=int32)
     """
-    starts, stops = _entries(begin), _entries(end)
-    steps = [None] * len(starts) if strides is None else _entries(strides)
+    starts, stops = _vector_entries(begin), _vector_entries(end)
+    steps = [None] * len(starts) if strides is None else _vector_entries(strides)
     if not len(starts) == len(stops) == len(steps):
         raise GraphError(
             "begin, end and strides have different lengths",
@@ -239,7 +239,7 @@ def strided_slice(
             hint="give one entry for each dimension that is sliced",
         )
 
-    def part(i: int) -> Any:
+    def slice_part(i: int) -> Any:
         bit = 1 << i
         # in the precedence of TensorFlow
         if ellipsis_mask & bit:
@@ -250,11 +250,11 @@ def strided_slice(
             return starts[i]
         return slice(None if begin_mask & bit else starts[i], None if end_mask & bit else stops[i], steps[i])
 
-    result = slice_tensor(convert_to_tensor(input_), tuple(part(i) for i in range(len(starts))))
+    result = slice_tensor(convert_to_tensor(input_), tuple(slice_part(i) for i in range(len(starts))))
     return result if name is None else apply("Identity", result, name=name)
 
 
-def _entries(vector: Any) -> list[Any]:
+def _vector_entries(vector: Any) -> list[Any]:
     """Return the entries of a vector: numbers where known, otherwise scalar tensors."""
     if isinstance(vector, (list, tuple)):
         return list(vector)

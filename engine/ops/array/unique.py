@@ -44,7 +44,7 @@ def _unique_shape(op: Operation) -> list[Shape]:
     return [Shape([None]), op.inputs[0].shape.with_rank(1), Shape([None])]
 
 
-def _unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
+def _compute_unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
     """Find runs of equal values in sorted order, and number the runs by first occurrence."""
     kind, n = as_dtype(out_idx).numpy, x.size
     order = xp.argsort(x, kind="stable")
@@ -64,7 +64,7 @@ def _unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
 
 def numbers_of_equal(xp: Any, x: Any) -> Any:
     """Return a number for each element of a vector, equal for equal elements: 0, 1, ... by first occurrence."""
-    return _unique(xp, x, dtypes.int64)[1]
+    return _compute_unique(xp, x, dtypes.int64)[1]
 
 
 define(
@@ -73,7 +73,7 @@ define(
     attrs={"out_idx": dtypes.int32},
     shape=_unique_shape,
     reads_values=True,
-    kernel=_unique,
+    kernel=_compute_unique,
     gradient=_POSITIONS,
     samples=[
         Sample([f64([4, 1, 4, 2, 1, 4])], (i64([0, 1, 3]), i32([0, 1, 0, 2, 1, 0]), i32([3, 2, 1]))),
@@ -164,7 +164,7 @@ def _difference_shape(op: Operation) -> Shape:
     return Shape([None])
 
 
-def _difference(xp: Any, x: Any, y: Any) -> Any:
+def _compute_list_difference(xp: Any, x: Any, y: Any) -> Any:
     """Look each value of `x` up in sorted `y` and return the positions of values without a match."""
     arguments.check_rank(x, 1, 1, "setdiff1d takes vectors")
     arguments.check_rank(y, 1, 1, "setdiff1d takes vectors")
@@ -181,7 +181,7 @@ define(
     "x: T, y: T -> places: int64",
     shape=_difference_shape,
     reads_values=True,
-    kernel=_difference,
+    kernel=_compute_list_difference,
     gradient=_POSITIONS,
     samples=[
         Sample([i32([5, 1, 3, 1, 9]), i32([9, 1])], i64([0, 2])),
@@ -234,7 +234,7 @@ def _inverse_shape(op: Operation) -> Shape:
     return op.inputs[0].shape
 
 
-def _inverse(xp: Any, x: Any) -> Any:
+def _invert_permutation(xp: Any, x: Any) -> Any:
     """Invert a permutation by scattering positions; ValueError for repeated numbers."""
     arguments.check_rank(x, 1, 1, "invert_permutation takes a vector")
     check_bounds(x, x.size, "invert_permutation")
@@ -251,7 +251,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_inverse_shape,
     reads_values=True,
-    kernel=_inverse,
+    kernel=_invert_permutation,
     gradient=NotDifferentiable("its results are positions"),
     samples=[Sample([i32([3, 4, 0, 2, 1])], i32([2, 4, 3, 0, 1])), Sample([i64([])], i64([]))],
 )

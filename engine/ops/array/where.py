@@ -66,7 +66,7 @@ def _require_clear(condition: int, *values: int) -> None:
         )
 
 
-def _checked(xp: Any, condition: Any, x: Any, y: Any) -> Any:
+def _check_condition_ranks(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     _require_clear(condition.ndim, x.ndim, y.ndim)
     return condition
 
@@ -75,7 +75,7 @@ define(
     "CheckedCondition",  # for ranks unknown while the graph is built
     "condition: bool, x: T, y: T -> output: bool",
     shape=same_as(0),
-    kernel=_checked,
+    kernel=_check_condition_ranks,
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_C, f64([[1, 2], [3, 4]]), f64([10, 20])], _C), Sample([_C[0], f64(1), f64([2, 3])], _C[0])],
 )

@@ -18,7 +18,7 @@ from .effects import Assert
 Data = Sequence[Any] | None
 
 
-def require(
+def require_condition(
     condition: Tensor,
     words: str,
     shown: Sequence[Tensor],
@@ -32,7 +32,7 @@ def require(
     return Assert(condition, shown if data is None else data, 3 if summarize is None else summarize, text, name)
 
 
-def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+def _typed_operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """Return two tensors of one dtype; a literal takes the dtype of the other operand, or of the first."""
     second = as_typed(y)
     first = as_typed(x)
@@ -41,12 +41,12 @@ def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     return first, convert_to_tensor(y, first.dtype) if second is None else second
 
 
-def _compare(
+def _assert_comparison(
     type: str, words: str, x: Any, y: Any, message: str, name: str | None, data: Data, summarize: int | None
 ) -> Operation:
     """Return the Assert of a comparison of two tensors."""
-    x, y = _operands(x, y)
-    return require(apply(type, x, y), f"{x.name} {words} {y.name}", [x, y], message, name, data, summarize)
+    x, y = _typed_operands(x, y)
+    return require_condition(apply(type, x, y), f"{x.name} {words} {y.name}", [x, y], message, name, data, summarize)
 
 
 def _compare_with_zero(
@@ -55,7 +55,7 @@ def _compare_with_zero(
     """Return the Assert of a comparison of a tensor with 0."""
     tensor = convert_to_tensor(x)
     condition = apply(type, tensor, scalar_like(0, tensor))
-    return require(condition, f"{tensor.name} {words} 0", [tensor], message, name, data, summarize)
+    return require_condition(condition, f"{tensor.name} {words} 0", [tensor], message, name, data, summarize)
 
 
 @public
@@ -98,7 +98,7 @@ def assert_equal(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _compare("Equal", "==", x, y, message, name, data, summarize)
+    return _assert_comparison("Equal", "==", x, y, message, name, data, summarize)
 
 
 @public
@@ -134,7 +134,7 @@ def assert_none_equal(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _compare("NotEqual", "!=", x, y, message, name, data, summarize)
+    return _assert_comparison("NotEqual", "!=", x, y, message, name, data, summarize)
 
 
 @public
@@ -170,7 +170,7 @@ def assert_less(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _compare("Less", "<", x, y, message, name, data, summarize)
+    return _assert_comparison("Less", "<", x, y, message, name, data, summarize)
 
 
 @public
@@ -206,7 +206,7 @@ def assert_less_equal(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _compare("LessEqual", "<=", x, y, message, name, data, summarize)
+    return _assert_comparison("LessEqual", "<=", x, y, message, name, data, summarize)
 
 
 @public
@@ -242,7 +242,7 @@ def assert_greater(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _compare("Greater", ">", x, y, message, name, data, summarize)
+    return _assert_comparison("Greater", ">", x, y, message, name, data, summarize)
 
 
 @public
@@ -278,7 +278,7 @@ def assert_greater_equal(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _compare("GreaterEqual", ">=", x, y, message, name, data, summarize)
+    return _assert_comparison("GreaterEqual", ">=", x, y, message, name, data, summarize)
 
 
 @public
@@ -463,7 +463,7 @@ def assert_near(
         ...
     tagloom.base.errors.OpError: assertion failed: ... is near ... does not hold everywhere...
     """
-    x, y = _operands(x, y)
+    x, y = _typed_operands(x, y)
     if not x.dtype.is_floating:
         raise DtypeError(
             "assert_near compares numbers of a floating dtype",
@@ -476,4 +476,4 @@ def assert_near(
     relative, absolute = (scalar_like(default, x) if each is None else each for each in (rtol, atol))
     allowed = convert_to_tensor(absolute, x.dtype) + apply("Abs", y) * relative
     condition = apply("LessEqual", apply("Abs", x - y), allowed)
-    return require(condition, f"{x.name} is near {y.name}", [x, y], message, name, data, summarize)
+    return require_condition(condition, f"{x.name} is near {y.name}", [x, y], message, name, data, summarize)

@@ -13,7 +13,7 @@ from ..array.shapes import squeeze
 from ..math.arithmetic import multiply
 from ..support.arguments import static_int
 from .effects import group
-from .weights import behind, check_weights
+from .weights import tensor_after_checks, check_weights
 
 
 @public
@@ -86,7 +86,7 @@ def broadcast_weights(weights: Any, values: Any, name: str | None = None) -> Ten
            [2., 2., 2.]], dtype=float32)
     """
     w, y = convert_to_tensor(weights), convert_to_tensor(values)
-    spread = multiply(behind(w, check_weights(w, y)), ones_like(y, w.dtype), name=name)
+    spread = multiply(tensor_after_checks(w, check_weights(w, y)), ones_like(y, w.dtype), name=name)
     spread.set_shape(y.shape)
     return spread
 

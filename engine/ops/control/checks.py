@@ -20,7 +20,7 @@ from ..support.common import same_as
 from ..support.literals import f64
 
 
-def _check(xp: Any, x: Any, message: str) -> Any:
+def _check_numerics(xp: Any, x: Any, message: str) -> Any:
     if not xp.all(xp.isfinite(x)):
         found = [word for word, test in (("NaN", xp.isnan), ("Inf", xp.isinf)) if xp.any(test(x))]
         raise FloatingPointError(f"{message}: the tensor has {' and '.join(found)} values")
@@ -39,7 +39,7 @@ define(
     attrs={"message": REQUIRED},
     shape=same_as(0),
     reads_values=True,
-    kernel=_check,
+    kernel=_check_numerics,
     gradient=_check_gradient,
     unused="nobody uses what this check_numerics returned, so nothing is checked: go on with that, as in "
     'x = check_numerics(x, "x")',

@@ -52,27 +52,29 @@ def within_gradient(function: Callable[..., Any], loops: ForwardLoops) -> Callab
     """Return a gradient function which runs with `loops` as its forward loops."""
 
     @functools.wraps(function)
-    def called(*cotangents: Any) -> Any:
+    def call_with_loops(*cotangents: Any) -> Any:
         token = _loops.set(loops)
         try:
             return function(*cotangents)
         finally:
             _loops.reset(token)
 
-    return called
+    return call_with_loops
 
 
-def _shapes(op: Operation) -> list[Shape]:
+def _infer_value_shapes(op: Operation) -> list[Shape]:
     return [t.shape for t in op.inputs[: op.attrs["num"]]]
 
 
-def _gradient(op: Operation, *cotangents: Any) -> list[Any]:
+def _call_gradient_function(op: Operation, *cotangents: Any) -> list[Any]:
     """Call the gradient function; the first `num` inputs, the outputs' values, get no gradients."""
     num, function = op.attrs["num"], op.attrs["gradient"]
-    found = _flat(call(function, cotangents_of(op, cotangents), f"the gradient function {_name(function)}"))
+    found = _flatten_gradients(
+        call(function, cotangents_of(op, cotangents), f"the gradient function {_function_name(function)}")
+    )
     if len(found) != len(op.inputs) - num:
         raise GraphError(
-            f"the gradient function {_name(function)} returns the wrong number of gradients",
+            f"the gradient function {_function_name(function)} returns the wrong number of gradients",
             operation=op,
             wanted=f"one for each of the {len(op.inputs) - num} arguments",
             got=len(found),
@@ -81,17 +83,17 @@ def _gradient(op: Operation, *cotangents: Any) -> list[Any]:
     return [None] * num + found
 
 
-def _flat(gradients: Any) -> list[Any]:
+def _flatten_gradients(gradients: Any) -> list[Any]:
     # IndexedSlices are a single gradient, although a structure of tensors.
     parts = None if isinstance(gradients, IndexedSlices) else nest.children(gradients)
-    return [gradients] if parts is None else [leaf for _, part in parts for leaf in _flat(part)]
+    return [gradients] if parts is None else [leaf for _, part in parts for leaf in _flatten_gradients(part)]
 
 
-def _name(function: Callable[..., Any]) -> str:
+def _function_name(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 
-def _first(xp: Any, *arrays: Any, dtypes: Sequence[Any], num: int, gradient: Any) -> tuple[Any, ...]:
+def _select_values(xp: Any, *arrays: Any, dtypes: Sequence[Any], num: int, gradient: Any) -> tuple[Any, ...]:
     return arrays[:num]
 
 
@@ -99,10 +101,10 @@ define(
     "CustomGradient",
     "inputs: *any -> outputs: *@dtypes",
     attrs={"dtypes": REQUIRED, "num": REQUIRED, "gradient": REQUIRED},
-    shape=_shapes,
+    shape=_infer_value_shapes,
     forwards=True,
-    kernel=_first,
-    gradient=_gradient,
+    kernel=_select_values,
+    gradient=_call_gradient_function,
     samples=[
         Sample(
             [[f64([1, 2]), np.int32(3), f64(4)]],

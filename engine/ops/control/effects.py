@@ -49,7 +49,7 @@ def group(*inputs: Any, name: str | None = None) -> Operation:
     ...     [float(value) for value in session.run([u, v])]
     [2.0, 3.0]
     """
-    with _after(inputs):
+    with _run_after(inputs):
         return no_op(name)
 
 
@@ -79,16 +79,16 @@ def tuple_(tensors: Any, control_inputs: Any = (), name: str | None = None) -> A
     ...     [float(value) for value in session.run(result)], float(session.run(v))
     ([5.0], 7.0)
     """
-    with _after([tensors, control_inputs]):
+    with _run_after([tensors, control_inputs]):
         return nest.map_structure(lambda tensor: identity(tensor, name=name), tensors)
 
 
-def _after(inputs: Any) -> Any:
-    ops = [_operation(leaf) for leaf in nest.flatten(list(inputs))]
+def _run_after(inputs: Any) -> Any:
+    ops = [_operation_of_leaf(leaf) for leaf in nest.flatten(list(inputs))]
     return scopes.within(control_inputs=(*scopes.current().control_inputs, *ops))
 
 
-def _operation(leaf: Any) -> Operation:
+def _operation_of_leaf(leaf: Any) -> Operation:
     """Return the operation of a leaf; GraphError if the current region cannot wait for it."""
     element = scopes.get_default_graph().as_graph_element(leaf)
     op = element.op if isinstance(element, Tensor) else element
@@ -103,7 +103,7 @@ def _operation(leaf: Any) -> Operation:
     return op
 
 
-def _shown(value: Any, summarize: int | None) -> str:
+def _format_summary(value: Any, summarize: int | None) -> str:
     array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic, int, float)) else None
     if array is None:
         return f"[{value!r}]"
@@ -113,8 +113,8 @@ def _shown(value: Any, summarize: int | None) -> str:
     return f"[{text}...]" if limit < flat.size else f"[{text}]"
 
 
-def _print(xp: Any, context: KernelContext, value: Any, *data: Any, message: str, summarize: int | None) -> Any:
-    outside(print, message + "".join(_shown(part, summarize) for part in data), file=sys.stderr)
+def _run_print(xp: Any, context: KernelContext, value: Any, *data: Any, message: str, summarize: int | None) -> Any:
+    outside(print, message + "".join(_format_summary(part, summarize) for part in data), file=sys.stderr)
     return value
 
 
@@ -124,7 +124,7 @@ define(
     attrs={"message": "", "summarize": 3},
     shape=same_as(0),
     forwards=True,
-    kernel=_print,
+    kernel=_run_print,
     gradient=lambda op, g: [g] + [None] * (len(op.inputs) - 1),
     effects=Effect.SHOWS,
     ordered=lambda op: PYTHON,
@@ -166,12 +166,14 @@ def print_(input: Any, data: Any, message: str = "", summarize: int | None = 3, 
     return result
 
 
-def _assert(xp: Any, context: KernelContext, condition: Any, *data: Any, message: str, summarize: int | None) -> None:
+def _run_assert(
+    xp: Any, context: KernelContext, condition: Any, *data: Any, message: str, summarize: int | None
+) -> None:
     """Raise OpError unless the condition is true everywhere."""
     if not np.all(condition):
         raise OpError(
             f"assertion failed: {message}" if message else "assertion failed",
-            got=" ".join(_shown(part, summarize) for part in data) or None,
+            got=" ".join(_format_summary(part, summarize) for part in data) or None,
             operation=context.operation,
             wanted="a condition that is true everywhere",
             hint="fetch the condition and its data to see where it fails",
@@ -183,7 +185,7 @@ define(
     "condition: host bool, data: host *any ->",
     attrs={"message": "", "summarize": 3},
     shape=nothing,
-    kernel=_assert,
+    kernel=_run_assert,
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.SHOWS,
     unused="nothing waits for this assertion, so it is never checked: put what it guards under "

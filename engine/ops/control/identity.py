@@ -16,7 +16,7 @@ from ...ir.tensor import Tensor
 from ..support.literals import f64
 
 
-def _shapes(op: Operation) -> list[Shape]:
+def _input_shapes(op: Operation) -> list[Shape]:
     return [t.shape for t in op.inputs]
 
 
@@ -24,7 +24,7 @@ define(
     "IdentityN",
     "input: *any -> output: *@dtypes",
     attrs={"dtypes": REQUIRED},
-    shape=_shapes,
+    shape=_input_shapes,
     forwards=True,
     kernel=lambda xp, *arrays, dtypes: arrays,
     gradient=lambda op, *gs: list(gs),

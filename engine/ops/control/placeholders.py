@@ -204,7 +204,7 @@ def stop_gradient(input: Any, name: str | None = None) -> Tensor:
     return apply("StopGradient", input, name=name)  # type: ignore[no-any-return]
 
 
-def _prevented(op: Operation, g: Tensor) -> NoReturn:
+def _refuse_gradient(op: Operation, g: Tensor) -> NoReturn:
     """Raise the error of a gradient through a PreventGradient."""
     message = op.attrs["message"]
     raise GraphError(
@@ -223,7 +223,7 @@ define(
     shape=same_as(0),
     role=Role.IDENTITY,
     kernel=lambda xp, x, message: x,
-    gradient=_prevented,
+    gradient=_refuse_gradient,
     samples=[
         Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64), {"message": "no"}, differentiable=False)
     ],

@@ -394,7 +394,7 @@ def control_trigger(name: str | None = None) -> Operation:
     return apply("ControlTrigger", name=name)  # type: ignore[no-any-return]
 
 
-def _structured(op: Operation, *_: Any) -> list[Any]:
+def _refuse_direct_gradient(op: Operation, *_: Any) -> list[Any]:
     raise GraphError("Cond and While are differentiated by their regions", operation=op, hint="use gradients()")
 
 
@@ -405,7 +405,7 @@ define(
     shape=lambda op: [t.shape for t in op.outputs],
     role=Role.COND,
     kernel=_BY_EXECUTOR,
-    gradient=_structured,
+    gradient=_refuse_direct_gradient,
 )
 
 define(
@@ -415,5 +415,5 @@ define(
     shape=lambda op: [t.shape for t in op.outputs],
     role=Role.WHILE,
     kernel=_BY_EXECUTOR,
-    gradient=_structured,
+    gradient=_refuse_direct_gradient,
 )

@@ -21,7 +21,7 @@ from ..support.common import PYTHON
 from ..support.context import KernelContext
 
 
-def _frozen(value: Any) -> Any:
+def _freeze_argument(value: Any) -> Any:
     """Return a read-only view: the function's arguments may be in use elsewhere."""
     if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
         return value
@@ -30,26 +30,26 @@ def _frozen(value: Any) -> Any:
     return view
 
 
-def _threads(context: KernelContext) -> Callable[..., Awaitable[Any]]:
+def _thread_starter(context: KernelContext) -> Callable[..., Awaitable[Any]]:
     threads = context.step.threads
     assert threads is not None  # a session has some
     return threads
 
 
-def _call(
+def _call_function(
     context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], blocking: bool, **expected: Any
 ) -> Any:
     """Call the function, in a thread if `blocking`, and check its result, also the result of an awaitable."""
-    values = map(_frozen, inputs)
-    result = _threads(context)(function, *values) if blocking else function(*values)
+    values = map(_freeze_argument, inputs)
+    result = _thread_starter(context)(function, *values) if blocking else function(*values)
 
-    def check(value: Any) -> Any:
-        return _checked(context, function, value, **expected)
+    def check_result(value: Any) -> Any:
+        return _checked_values(context, function, value, **expected)
 
-    return AsyncResult(result, check) if inspect.isawaitable(result) else check(result)
+    return AsyncResult(result, check_result) if inspect.isawaitable(result) else check_result(result)
 
 
-def _checked(
+def _checked_values(
     context: KernelContext,
     function: Any,
     result: Any,
@@ -61,9 +61,12 @@ def _checked(
     """Return the function's values as arrays of the declared dtypes and shapes."""
     values = [result] if single else [] if result is None else result
     if not isinstance(values, (list, tuple)) or len(values) != len(dtypes_):
-        raise _error(context, function, "does not return what Tout says", f"{len(dtypes_)} values", _described(result))
+        raise _declaration_error(
+            context, function, "does not return what Tout says", f"{len(dtypes_)} values", _describe_value(result)
+        )
     arrays = [
-        _output(context, function, *part) for part in zip(range(len(values)), values, dtypes_, shapes, strict=True)
+        _checked_output(context, function, *part)
+        for part in zip(range(len(values)), values, dtypes_, shapes, strict=True)
     ]
     pool = context.step.contexts.pool
     if pool is not None:
@@ -72,26 +75,26 @@ def _checked(
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
-def _output(context: KernelContext, function: Any, index: int, value: Any, dtype: DType, shape: Shape) -> Any:
+def _checked_output(context: KernelContext, function: Any, index: int, value: Any, dtype: DType, shape: Shape) -> Any:
     """Return a value as an array; OpError if its dtype or shape differs from the declared one."""
     try:
         array = as_array(value, dtype)
     except DtypeError as error:
         what = f"returned another dtype than Tout says, as output {index}"
-        raise _error(context, function, what, dtype, _described(value)) from error
+        raise _declaration_error(context, function, what, dtype, _describe_value(value)) from error
     if not shape.includes(Shape(array.shape)):
         what = f"returned another shape than output_shapes says, as output {index}"
-        raise _error(context, function, what, shape, Shape(array.shape))
+        raise _declaration_error(context, function, what, shape, Shape(array.shape))
     return array
 
 
-def _described(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if isinstance(value, (np.ndarray, np.generic)):
         return f"{value.dtype}{list(value.shape)}"
     return f"{type(value).__name__} {value!r}"[:200]
 
 
-def _error(context: KernelContext, function: Any, what: str, wanted: Any, got: Any) -> OpError:
+def _declaration_error(context: KernelContext, function: Any, what: str, wanted: Any, got: Any) -> OpError:
     """Return the error for a function whose result contradicts its declaration."""
     name = getattr(function, "__qualname__", repr(function))
     return OpError(
@@ -103,7 +106,7 @@ def _error(context: KernelContext, function: Any, what: str, wanted: Any, got: A
     )
 
 
-def _kernel(
+def _compute_py_function(
     xp: Any,
     context: KernelContext,
     *inputs: Any,
@@ -116,10 +119,10 @@ def _kernel(
 ) -> Any:
     """Call the function outside of the kernels' context: with the user's context variables and NumPy settings."""
     expected = {"dtypes_": Tout, "shapes": output_shapes, "single": single}
-    return outside(_call, context, function, inputs, blocking, **expected)
+    return outside(_call_function, context, function, inputs, blocking, **expected)
 
 
-def _shapes(op: Operation) -> list[Shape]:
+def _declared_shapes(op: Operation) -> list[Shape]:
     return list(op.attrs["output_shapes"])
 
 
@@ -134,9 +137,9 @@ define(
         "blocking": False,
         "stateful": True,
     },
-    shape=_shapes,
+    shape=_declared_shapes,
     retry=False,
-    kernel=_kernel,
+    kernel=_compute_py_function,
     gradient=NotDifferentiable("what a Python function computes is not known; give it one with custom_gradient"),
     effects=Effect.PYTHON | Effect.WAITS,
     ordered=lambda op: PYTHON if op.attrs["stateful"] else None,

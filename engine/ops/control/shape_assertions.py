@@ -19,7 +19,7 @@ from ..array.shapes import reshape
 from ..math.comparison import less, less_equal, logical_or
 from ..math.reductions import reduce_all
 from ..support.arguments import index_tensor
-from .assertions import Data, require
+from .assertions import Data, require_condition
 from .placeholders import no_op
 
 
@@ -65,7 +65,7 @@ def _check_rank(
         condition = logical_or(condition, apply(compare, found, apply("Cast", each, dtype=found.dtype)))
     shown = [found, *wanted]
     text = f"the rank of {tensor.name} {words} {' or '.join(each.name for each in wanted)}"
-    return require(condition, text, shown, message, name, data, summarize)
+    return require_condition(condition, text, shown, message, name, data, summarize)
 
 
 @public

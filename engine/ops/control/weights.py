@@ -27,7 +27,7 @@ def in_dtype(value: Any, dtype: Any) -> Tensor:
     return tensor if tensor.dtype is dtype else apply("Cast", tensor, dtype=dtype)
 
 
-def behind(tensor: Tensor, checks: list[Operation]) -> Tensor:
+def tensor_after_checks(tensor: Tensor, checks: list[Operation]) -> Tensor:
     """Return the same tensor, available only after the checks have held."""
     if not checks:
         return tensor
@@ -63,8 +63,8 @@ def of_one_shape(labels: Tensor, predictions: Tensor, names: str = "labels and p
     sizes = shape_of(predictions)
     if a.rank is None or b.rank is None:
         ranks = assert_equal(apply("Rank", labels), apply("Rank", predictions), f"ranks of {names}")
-        sizes = behind(sizes, [ranks])  # shape vectors of different lengths cannot be compared
-    checked = behind(predictions, [assert_equal(shape_of(labels), sizes, f"shapes of {names}")])
+        sizes = tensor_after_checks(sizes, [ranks])  # shape vectors of different lengths cannot be compared
+    checked = tensor_after_checks(predictions, [assert_equal(shape_of(labels), sizes, f"shapes of {names}")])
     checked.set_shape(a.merge(b))
     return checked
 
@@ -77,13 +77,13 @@ def with_last(x: Tensor, size: int, names: str) -> Tensor:
         )
     if x.rank is not None:
         return ensured(x, *[None] * (x.rank - 1), size)
-    return behind(x, [assert_equal(size_along(x, -1), size, names)])
+    return tensor_after_checks(x, [assert_equal(size_along(x, -1), size, names)])
 
 
 def of_rank(x: Tensor, least: int, names: str, hint: str) -> Tensor:
     """Return a tensor of rank `least` or more; a step checks an unknown rank."""
     if x.rank is None:
-        return behind(x, [assert_rank_at_least(x, least, names)])
+        return tensor_after_checks(x, [assert_rank_at_least(x, least, names)])
     if x.rank < least:
         raise ShapeError(names, wanted=f"rank {least} or more", got=x.shape, operation=x.op, hint=hint)
     return x
@@ -105,7 +105,7 @@ def fitting_weights(weights: Any, values: Tensor) -> Tensor:
         If the static shapes do not fit; unknown shapes are checked by the step, with an OpError.
     """
     weights = in_dtype(weights, values.dtype)
-    return behind(weights, check_weights(weights, values))
+    return tensor_after_checks(weights, check_weights(weights, values))
 
 
 def check_weights(weights: Tensor, values: Tensor) -> list[Operation]:
@@ -116,7 +116,7 @@ def check_weights(weights: Tensor, values: Tensor) -> list[Operation]:
     ShapeError
         If the static shapes do not fit.
     """
-    known = _fits(weights.shape, values.shape)
+    known = _shapes_fit(weights.shape, values.shape)
     if known is False:
         raise ShapeError(
             "weights do not fit",
@@ -125,10 +125,10 @@ def check_weights(weights: Tensor, values: Tensor) -> list[Operation]:
             operation=weights.op,
             hint="expand_dims makes a column of one weight for each row",
         )
-    return [] if known else [_check(weights, values)]
+    return [] if known else [_check_shapes_in_step(weights, values)]
 
 
-def _fits(weights: Shape, values: Shape) -> bool | None:
+def _shapes_fit(weights: Shape, values: Shape) -> bool | None:
     """Return True if the static shapes fit, False if they do not, None if they leave it open."""
     if weights.rank == 0:
         return True
@@ -142,7 +142,7 @@ def _fits(weights: Shape, values: Shape) -> bool | None:
     return False if False in found else None if None in found else True
 
 
-def _check(weights: Tensor, values: Tensor) -> Operation:
+def _check_shapes_in_step(weights: Tensor, values: Tensor) -> Operation:
     """Compare shapes in a step; also ranks, if unknown."""
     ours, theirs = shape_of(weights), shape_of(values)
     if weights.rank is not None and values.rank is not None:
@@ -167,9 +167,9 @@ def spread_weights(weights: Tensor, values: Tensor) -> Tensor:
 
 def num_present(weights: Tensor, values: Tensor) -> Tensor:
     """Return the number of `values` with nonzero `weights`, in the dtype of the weights."""
-    return reduce_sum(spread_weights(present(weights), values))
+    return reduce_sum(spread_weights(nonzero_indicator(weights), values))
 
 
-def present(weights: Tensor) -> Tensor:
+def nonzero_indicator(weights: Tensor) -> Tensor:
     """Return 1 where `weights` are not 0, else 0; without a gradient."""
     return apply("Where", apply("Equal", weights, 0), scalar_like(0, weights), scalar_like(1, weights))  # type: ignore[no-any-return]

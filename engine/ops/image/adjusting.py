@@ -19,7 +19,7 @@ from ..array.concat import concat, stack, unstack
 from ..array.layout import transpose
 from ..control.weights import with_last
 from ..math.arithmetic import floormod, pow
-from ..math.casting import cast, widened
+from ..math.casting import cast, widen_halves
 from ..math.elementwise import clip_by_value
 from ..math.reductions import reduce_mean
 from ..support.arguments import known_rank
@@ -70,7 +70,7 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
         found = cast(x, wanted) * (1 / x.dtype.max)
     elif wanted.is_integer:
         # Short floats could not hold the largest integers.
-        found = convert(widened(x) * (wanted.max + 0.5), wanted)
+        found = convert(widen_halves(x) * (wanted.max + 0.5), wanted)
     else:
         found = cast(x, wanted)
     return apply("Identity", found, name=name)  # type: ignore[no-any-return]
@@ -85,7 +85,7 @@ def _of_other_integers(x: Tensor, wanted: DType, convert: Callable[[Any, DType],
     return convert(x, wanted) * convert_to_tensor(scale, wanted)
 
 
-def _adjusted(image: Any, adjust: Callable[[Tensor], Tensor], name: str | None) -> Tensor:
+def _adjust_as_float(image: Any, adjust: Callable[[Tensor], Tensor], name: str | None) -> Tensor:
     """Change images as floats, and return them in their own dtype, saturated."""
     x = convert_to_tensor(image)
     if x.dtype.is_floating:
@@ -94,7 +94,7 @@ def _adjusted(image: Any, adjust: Callable[[Tensor], Tensor], name: str | None) 
     return convert_image_dtype(found, x.dtype, saturate=True, name=name)
 
 
-def _scalar(value: Any, like: Tensor) -> Tensor:
+def _scalar_in_dtype(value: Any, like: Tensor) -> Tensor:
     return cast(convert_to_tensor(value, like.dtype if isinstance(value, (int, float)) else None), like.dtype)
 
 
@@ -125,7 +125,7 @@ def adjust_brightness(image: Any, delta: Any, name: str | None = None) -> Tensor
     >>> tg.function(lambda: tg.adjust_brightness(np.array([0, 100, 250], np.uint8), 0.1)).sync()
     array([ 25, 125, 255], dtype=uint8)
     """
-    return _adjusted(image, lambda x: x + _scalar(delta, x), name)
+    return _adjust_as_float(image, lambda x: x + _scalar_in_dtype(delta, x), name)
 
 
 @public
@@ -154,11 +154,11 @@ def adjust_contrast(images: Any, contrast_factor: Any, name: str | None = None) 
     array([0., 4.], dtype=float32)
     """
 
-    def stretch(x: Tensor) -> Tensor:
+    def stretch_contrast(x: Tensor) -> Tensor:
         mean = reduce_mean(x, (-3, -2), keepdims=True)
-        return (x - mean) * _scalar(contrast_factor, x) + mean
+        return (x - mean) * _scalar_in_dtype(contrast_factor, x) + mean
 
-    return _adjusted(image_tensor(images), stretch, name)
+    return _adjust_as_float(image_tensor(images), stretch_contrast, name)
 
 
 @public
@@ -192,7 +192,7 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1, name: str | None = N
     known = static_value(convert_to_tensor(gamma)) if isinstance(gamma, Tensor) else gamma
     if known is not None and np.any(np.asarray(known) < 0):
         raise GraphError("'gamma' is a power of pixels", wanted="0 or more", got=known, hint="as gamma=0.5")
-    return _adjusted(image, lambda x: pow(x, _scalar(gamma, x)) * _scalar(gain, x), name)
+    return _adjust_as_float(image, lambda x: pow(x, _scalar_in_dtype(gamma, x)) * _scalar_in_dtype(gain, x), name)
 
 
 @public
@@ -223,12 +223,12 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
     array([[  0, 200,   0]], dtype=uint8)
     """
 
-    def turn(x: Tensor) -> Tensor:
+    def turn_hue(x: Tensor) -> Tensor:
         hue, saturation, value = unstack(rgb_to_hsv(x), 3, axis=-1)
-        turned = floormod(hue + _scalar(delta, x), _scalar(1.0, x))
+        turned = floormod(hue + _scalar_in_dtype(delta, x), _scalar_in_dtype(1.0, x))
         return hsv_to_rgb(stack([turned, saturation, value], axis=-1))
 
-    return _adjusted(image, turn, name)
+    return _adjust_as_float(image, turn_hue, name)
 
 
 @public
@@ -259,12 +259,14 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
     array([[200,   0,   0]], dtype=uint8)
     """
 
-    def multiply(x: Tensor) -> Tensor:
+    def multiply_saturation(x: Tensor) -> Tensor:
         hue, saturation, value = unstack(rgb_to_hsv(x), 3, axis=-1)
-        more = clip_by_value(saturation * _scalar(saturation_factor, x), _scalar(0.0, x), _scalar(1.0, x))
+        more = clip_by_value(
+            saturation * _scalar_in_dtype(saturation_factor, x), _scalar_in_dtype(0.0, x), _scalar_in_dtype(1.0, x)
+        )
         return hsv_to_rgb(stack([hue, more, value], axis=-1))
 
-    return _adjusted(image, multiply, name)
+    return _adjust_as_float(image, multiply_saturation, name)
 
 
 @public

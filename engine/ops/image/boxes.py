@@ -29,7 +29,7 @@ _SQUARES = f32([[0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 7, 7], [2, 2, 0, 0.1], [5, 
 _SCORES = f32([0.5, 0.9, 0.3, 0.7, 0.3, 0.1])
 
 
-def _positions(low: Tensor, high: Tensor, size: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _sample_positions(low: Tensor, high: Tensor, size: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return `count` positions, evenly spaced from `low` to `high`, and whether each is inside of the image."""
     last = cast(size - 1, low.dtype)
     if count == 1:
@@ -42,7 +42,7 @@ def _positions(low: Tensor, high: Tensor, size: Tensor, count: int) -> tuple[Ten
     return apply("Where", inside, found, 0), inside
 
 
-def _fetch(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def _fetch_pixels(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Return the pixels at whole rows and columns of images whose first row in the batch is `starts`."""
     width, channels = size_along(image, 2), size_along(image, 3)
     pixels = apply("Reshape", image, apply("Stack", [-1, channels]))
@@ -50,14 +50,14 @@ def _fetch(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Tens
     return gather(pixels, at)
 
 
-def _between(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def _interpolate_bilinear(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Interpolate bilinearly between the four pixels around fractional rows and columns."""
     top, left = floor(rows), floor(columns)
     down, right = expand_dims(expand_dims(rows - top, 2), 3), expand_dims(expand_dims(columns - left, 1), 3)
     lines = []
     for row in (top, ceil(rows)):
-        start = _fetch(image, starts, row, left)
-        lines.append(start + (_fetch(image, starts, row, ceil(columns)) - start) * right)
+        start = _fetch_pixels(image, starts, row, left)
+        lines.append(start + (_fetch_pixels(image, starts, row, ceil(columns)) - start) * right)
     return lines[0] + (lines[1] - lines[0]) * down
 
 
@@ -121,14 +121,14 @@ def crop_and_resize(
     height, width = _crop_size(crop_size)
     images = ensured(convert_to_tensor(image), None, None, None, None)
     y1, x1, y2, x2 = (corners[:, i] for i in range(4))
-    rows, is_row = _positions(y1, y2, size_along(images, 1), height)
-    columns, is_column = _positions(x1, x2, size_along(images, 2), width)
+    rows, is_row = _sample_positions(y1, y2, size_along(images, 1), height)
+    columns, is_column = _sample_positions(x1, x2, size_along(images, 2), width)
     # Index of the first row of each image, among the rows of the whole batch.
     starts = expand_dims(which * size_along(images, 1), 1)
     if method == "nearest":
-        crops = _fetch(cast(images, corners.dtype), starts, floor(rows + 0.5), floor(columns + 0.5))
+        crops = _fetch_pixels(cast(images, corners.dtype), starts, floor(rows + 0.5), floor(columns + 0.5))
     else:
-        crops = _between(cast(images, corners.dtype), starts, rows, columns)
+        crops = _interpolate_bilinear(cast(images, corners.dtype), starts, rows, columns)
     inside = expand_dims(expand_dims(is_row, 2) & expand_dims(is_column, 1), 3)
     return apply("Where", inside, crops, scalar_like(extrapolation_value, crops), name=name)  # type: ignore[no-any-return]
 
@@ -140,7 +140,7 @@ def _crop_size(value: Any) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
-def _overlap(box: Array, others: Array) -> Array:
+def _intersection_over_union(box: Array, others: Array) -> Array:
     """Return the intersection over union of a box with each of the others; 0 for boxes without area."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     shared = np.maximum(high - low, 0).prod(1)
@@ -150,7 +150,7 @@ def _overlap(box: Array, others: Array) -> Array:
     return np.where(is_area, shared / np.where(is_area, whole, 1), 0)
 
 
-def _suppress(xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, least: Array) -> Array:
+def _compute_suppression(xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, least: Array) -> Array:
     """Choose boxes in order of scores, and drop the others that overlap a chosen box by more than `iou`."""
     if boxes.shape != (*scores.shape, 4) or scores.ndim != 1:
         raise ValueError(f"non_max_suppression: boxes {boxes.shape} and scores {scores.shape} are not [n, 4] and [n]")
@@ -160,7 +160,7 @@ def _suppress(xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, lea
     kept: list[Any] = []
     while left.size and len(kept) < most:
         kept.append(left[0])
-        left = left[1:][_overlap(corners[left[0]], corners[left[1:]]) <= iou]
+        left = left[1:][_intersection_over_union(corners[left[0]], corners[left[1:]]) <= iou]
     return np.asarray(kept, np.int32)
 
 
@@ -185,7 +185,7 @@ define(
     shape=_selected_shape,
     reads_values=True,
     elements=lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)),
-    kernel=_suppress,
+    kernel=_compute_suppression,
     gradient=NotDifferentiable("its result is an index"),
     samples=[
         Sample([_SQUARES, _SCORES, np.int32(9), np.float32(0.5), np.float32(0)], i32([1, 2, 4, 5])),
@@ -261,7 +261,7 @@ def _suppress_softly(
         kept.append(best)
         kept_scores.append(current[best])
         left = left[left != best]
-        overlap = _overlap(corners[best], corners[left])
+        overlap = _intersection_over_union(corners[best], corners[left])
         factors = np.exp(-(overlap**2) / (2 * sigma)) if sigma > 0 else np.ones_like(overlap)
         current[left] *= np.where(overlap <= iou, factors, 0)
         left = left[overlap <= iou]

@@ -20,7 +20,7 @@ from .adjusting import convert_image_dtype
 _PER_BYTE = 50  # cost of a byte of a compressed file, in elements of an elementwise operation
 
 
-def _decode(xp: Any, contents: Any, channels: int) -> Any:
+def _decode_image(xp: Any, contents: Any, channels: int) -> Any:
     """Return the pixels of a file; raise ShapeError unless its bytes are a vector."""
     if contents.ndim != 1:
         raise ShapeError(
@@ -32,7 +32,7 @@ def _decode(xp: Any, contents: Any, channels: int) -> Any:
     return pixels.decode(np.ascontiguousarray(contents).data, channels)
 
 
-def _encode(xp: Any, image: Any, form: str, quality: int) -> Any:
+def _encode_image(xp: Any, image: Any, form: str, quality: int) -> Any:
     _check_image(Shape(image.shape), form)
     options = {"quality": quality} if form == "JPEG" else {} if quality < 0 else {"compress_level": quality}
     return np.frombuffer(pixels.encode(image, form, **options), np.uint8)
@@ -61,13 +61,13 @@ def _check_image(image: Shape, form: str, op: Operation | None = None) -> None:
         )
 
 
-def _sample() -> tuple[Any, Any]:
+def _ppm_sample() -> tuple[Any, Any]:
     """Return an image of four pixels, and its file in the binary PPM format, which needs no encoder."""
     image = np.array([[[1, 2, 3], [4, 5, 6]], [[7, 8, 9], [250, 251, 252]]], np.uint8)
     return image, np.frombuffer(b"P6 2 2 255\n" + image.tobytes(), np.uint8)
 
 
-_IMAGE, _FILE = _sample()
+_IMAGE, _FILE = _ppm_sample()
 
 define(
     "DecodeImage",
@@ -77,7 +77,7 @@ define(
     shape=_decoded_shape,
     reads_values=True,
     elements=lambda contents, **_: contents.size * _PER_BYTE,
-    kernel=_decode,
+    kernel=_decode_image,
     gradient=NotDifferentiable("it reads bytes of a file"),
     samples=[
         Sample([_FILE], _IMAGE),
@@ -92,7 +92,7 @@ define(
     attrs={"form": REQUIRED, "quality": -1},
     shape=_encoded_shape,
     elements=lambda image, **_: image.size * _PER_BYTE,
-    kernel=_encode,
+    kernel=_encode_image,
     gradient=NotDifferentiable("it gives bytes of a file"),
     samples=[],
 )
@@ -147,7 +147,7 @@ def decode_image(contents: Any, channels: int = 0, name: str | None = None) -> T
     return apply("DecodeImage", data, name=name, channels=count)  # type: ignore[no-any-return]
 
 
-def _encoded(image: Any, form: str, quality: int, name: str | None) -> Tensor:
+def _apply_encode(image: Any, form: str, quality: int, name: str | None) -> Tensor:
     """Encode a uint8 image in a format; raise DtypeError for other dtypes."""
     pixels.pillow()
     x = convert_to_tensor(image)
@@ -191,7 +191,9 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Te
     >>> tg.function(lambda: tg.encode_png(np.zeros([2, 2, 3], np.uint8))).sync()[1:4].tobytes()
     b'PNG'
     """
-    return _encoded(image, "PNG", one_of(static_int(compression, "compression"), range(-1, 10), "compression"), name)
+    return _apply_encode(
+        image, "PNG", one_of(static_int(compression, "compression"), range(-1, 10), "compression"), name
+    )
 
 
 @public
@@ -227,7 +229,7 @@ def encode_jpeg(image: Any, quality: int = 95, name: str | None = None) -> Tenso
     wanted = static_int(quality, "quality")
     if not 1 <= wanted <= 100:
         raise GraphError("there is no such quality", wanted="1 to 100", got=wanted, hint="leave it out")
-    return _encoded(image, "JPEG", wanted, name)
+    return _apply_encode(image, "JPEG", wanted, name)
 
 
 @public

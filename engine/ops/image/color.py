@@ -36,7 +36,7 @@ def _as_before(image: Tensor, dtype: DType) -> Tensor:
     return cast(clip_by_value(image * (dtype.max + 0.5), float(dtype.min), float(dtype.max)), dtype)
 
 
-def pixels(images: Any, floating: bool) -> Tensor:
+def color_pixels(images: Any, floating: bool) -> Tensor:
     """Return images as a tensor, whose last dimension is checked to be three colours."""
     x = with_last(convert_to_tensor(images), 3, "pixels have three colours")
     if not x.dtype.is_floating and (floating or not x.dtype.is_integer):
@@ -72,7 +72,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
     array([[255],
            [ 76]], dtype=uint8)
     """
-    x = pixels(images, floating=False)
+    x = color_pixels(images, floating=False)
     parts = as_fractions(x)
     grey = reduce_sum(parts * _GREY.astype(parts.dtype.numpy), -1, keepdims=True)
     return apply("Identity", _as_before(grey, x.dtype), name=name)  # type: ignore[no-any-return]
@@ -104,7 +104,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
     array([[0.33333333, 1.        , 0.5       ],
            [0.        , 0.        , 0.2       ]])
     """
-    red, green, blue = unstack(pixels(images, floating=True), 3, axis=-1)
+    red, green, blue = unstack(color_pixels(images, floating=True), 3, axis=-1)
     value = maximum(maximum(red, green), blue)
     spread = value - minimum(minimum(red, green), blue)
     # A spread of 0 divides to 0: grey has hue 0.
@@ -146,7 +146,7 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
     array([[0.  , 0.5 , 0.5 ],
            [0.25, 0.25, 0.25]], dtype=float32)
     """
-    hue, saturation, value = unstack(pixels(images, floating=True), 3, axis=-1)
+    hue, saturation, value = unstack(color_pixels(images, floating=True), 3, axis=-1)
     place = hue * 6
     # Each colour is 1 in a third of the circle of hues, and goes to 0 linearly within a sixth on both sides.
     pure = (abs(place - 3) - 1, 2 - abs(place - 2), 2 - abs(place - 4))

@@ -40,24 +40,24 @@ def size_of(value: Any, what: str) -> Size:
     if known is None:
         return apply("Cast", tensor, dtype=int32)  # type: ignore[no-any-return]
     if known < 0:
-        raise _outside(f"'{what}' is a number of pixels", "0 or more", int(known))
+        raise _size_error(f"'{what}' is a number of pixels", "0 or more", int(known))
     return int(known)
 
 
-def _outside(happened: str, wanted: str, got: Any) -> ShapeError:
+def _size_error(happened: str, wanted: str, got: Any) -> ShapeError:
     return ShapeError(
         happened, wanted=wanted, got=got, source=user_source(), hint="resize_image_with_crop_or_pad takes any size"
     )
 
 
-def _image(image: Any, what: str) -> Tensor:
+def _image_of_known_rank(image: Any, what: str) -> Tensor:
     """Return images of known rank, any dimensions before the last three being a batch."""
     x = image_tensor(image)
     known_rank(x, what)
     return x
 
 
-def _sizes(image: Tensor) -> tuple[Size, Size]:
+def _image_sizes(image: Tensor) -> tuple[Size, Size]:
     """Return height and width of images, as Python integers where they are known."""
     height, width = (dimension(image, image.rank + axis) for axis in _AXES.values())  # type: ignore[operator]
     return height, width
@@ -70,7 +70,7 @@ def _check_fits(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size],
         end = first + count
         if isinstance(end, int) and isinstance(total, int):
             if end > total:
-                raise _outside(f"the box goes beyond the {axis}", f"offset + size of at most {total}", end)
+                raise _size_error(f"the box goes beyond the {axis}", f"offset + size of at most {total}", end)
         else:
             numbers = [convert_to_tensor(each, int32) for each in (end, total)]
             text = f"the box goes beyond the {axis}: offset + size and the {axis} are"
@@ -91,15 +91,15 @@ def _with_sizes(image: Tensor, sizes: tuple[Size, Size]) -> Tensor:
     return image
 
 
-def _cropped(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size], name: str | None) -> Tensor:
+def _crop_image(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size], name: str | None) -> Tensor:
     rows, columns = (slice(first, first + count) for first, count in zip(low, sizes, strict=True))
     return _with_sizes(apply("Identity", image[..., rows, columns, :], name=name), sizes)
 
 
-def _padded(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size], name: str | None) -> Tensor:
+def _pad_image(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size], name: str | None) -> Tensor:
     """Return images padded with zeros to `sizes`, with `low` zeros above and on the left."""
     assert image.rank is not None
-    pairs = [[first, size - first - own] for first, size, own in zip(low, sizes, _sizes(image), strict=True)]
+    pairs = [[first, size - first - own] for first, size, own in zip(low, sizes, _image_sizes(image), strict=True)]
     nothing = [[0, 0]]
     return _with_sizes(pad(image, nothing * (image.rank - 3) + pairs + nothing, name=name), sizes)
 
@@ -138,10 +138,10 @@ def crop_to_bounding_box(
     array([[ 6,  7],
            [10, 11]])
     """
-    x = _image(image, "crop_to_bounding_box")
+    x = _image_of_known_rank(image, "crop_to_bounding_box")
     low = size_of(offset_height, "offset_height"), size_of(offset_width, "offset_width")
     sizes = size_of(target_height, "target_height"), size_of(target_width, "target_width")
-    return _cropped(_check_fits(x, low, sizes, _sizes(x)), low, sizes, name)
+    return _crop_image(_check_fits(x, low, sizes, _image_sizes(x)), low, sizes, name)
 
 
 @public
@@ -177,10 +177,10 @@ def pad_to_bounding_box(
     array([[0, 7, 0],
            [0, 0, 0]], dtype=int32)
     """
-    x = _image(image, "pad_to_bounding_box")
+    x = _image_of_known_rank(image, "pad_to_bounding_box")
     low = size_of(offset_height, "offset_height"), size_of(offset_width, "offset_width")
     sizes = size_of(target_height, "target_height"), size_of(target_width, "target_width")
-    return _padded(_check_fits(x, low, _sizes(x), sizes), low, sizes, name)
+    return _pad_image(_check_fits(x, low, _image_sizes(x), sizes), low, sizes, name)
 
 
 @public
@@ -221,9 +221,9 @@ def central_crop(image: Any, central_fraction: float, name: str | None = None) -
             got=central_fraction,
             hint="as central_fraction=0.5",
         )
-    x = _image(image, "central_crop")
+    x = _image_of_known_rank(image, "central_crop")
     low, sizes = [], []
-    for size in _sizes(x):
+    for size in _image_sizes(x):
         if isinstance(size, int):
             # Truncated like the Cast of unknown sizes, so that static and late sizes agree.
             first: Size = int((size - size * float(central_fraction)) / 2)
@@ -232,7 +232,7 @@ def central_crop(image: Any, central_fraction: float, name: str | None = None) -
             first = apply("Cast", (length - length * float(central_fraction)) / 2, dtype=int32)
         low.append(first)
         sizes.append(size - 2 * first)
-    return _cropped(x, (low[0], low[1]), (sizes[0], sizes[1]), name)
+    return _crop_image(x, (low[0], low[1]), (sizes[0], sizes[1]), name)
 
 
 @public
@@ -263,16 +263,16 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
     array([[2],
            [0]], dtype=int32)
     """
-    x = _image(image, "resize_image_with_crop_or_pad")
+    x = _image_of_known_rank(image, "resize_image_with_crop_or_pad")
     sizes = size_of(target_height, "target_height"), size_of(target_width, "target_width")
     # Each axis is either cropped or padded: the other amount is 0.
     cut, kept, added = [], [], []
-    for own, size in zip(_sizes(x), sizes, strict=True):
+    for own, size in zip(_image_sizes(x), sizes, strict=True):
         cut.append(_at_least_zero(own - size) // 2)
         kept.append(own - _at_least_zero(own - size))
         added.append(_at_least_zero(size - own) // 2)
-    inner = _cropped(x, (cut[0], cut[1]), (kept[0], kept[1]), None)
-    return _padded(inner, (added[0], added[1]), sizes, name)
+    inner = _crop_image(x, (cut[0], cut[1]), (kept[0], kept[1]), None)
+    return _pad_image(inner, (added[0], added[1]), sizes, name)
 
 
 def _at_least_zero(size: Size) -> Size:

@@ -37,7 +37,7 @@ _PALETTE = np.array(
 )
 
 
-def _draw(xp: Any, images: Any, boxes: Any, colors: Any) -> Any:
+def _draw_frames(xp: Any, images: Any, boxes: Any, colors: Any) -> Any:
     """Draw frames into a copy of the images; colours repeat, and channels beyond those of the images are ignored."""
     _check_shapes(images.shape, boxes.shape, colors.shape)
     drawn = images.copy()
@@ -49,7 +49,7 @@ def _draw(xp: Any, images: Any, boxes: Any, colors: Any) -> Any:
             is_outside = top >= height or bottom < 0 or left >= width or right < 0
             if top > bottom or left > right or is_outside:
                 continue
-            _frame(image, top, left, bottom, right, paint[number % len(paint)])
+            _draw_frame(image, top, left, bottom, right, paint[number % len(paint)])
     return drawn
 
 
@@ -64,7 +64,7 @@ def _check_shapes(images: tuple[int, ...], boxes: tuple[int, ...], colors: tuple
         )
 
 
-def _frame(image: Any, top: int, left: int, bottom: int, right: int, color: Any) -> None:
+def _draw_frame(image: Any, top: int, left: int, bottom: int, right: int, color: Any) -> None:
     """Colour the edges of a box in place, as far as they lie inside of the image."""
     rows, columns = slice(max(top, 0), bottom + 1), slice(max(left, 0), right + 1)
     for row in (top, bottom):
@@ -95,7 +95,7 @@ def _is_less(size: int | None, other: int | None) -> bool:
     return size is not None and other is not None and size < other
 
 
-def _gradient(op: Operation, g: Tensor) -> list[Any]:
+def _pull_back_drawing(op: Operation, g: Tensor) -> list[Any]:
     """Return the cotangent of uncovered pixels, and for each colour the sum over its covered pixels."""
     images, boxes, colors = op.inputs
     black = zeros_like(colors)
@@ -116,7 +116,7 @@ def _gradient(op: Operation, g: Tensor) -> list[Any]:
     ]
 
 
-def _sample() -> Sample:
+def _drawing_sample() -> Sample:
     image = np.arange(2 * 4 * 5, dtype=np.float32).reshape(2, 4, 5, 1)
     boxes = f32([[[0, 0, 1, 1], [0.4, 0.5, 0.4, 3]], [[-1, 0.3, 0.4, 0.8], [2, 0, 3, 1]]])
     wanted = image.copy()
@@ -132,9 +132,9 @@ define(
     where={"T": (*dtypes.FLOATING, dtypes.uint8), "F": (dtypes.float32, dtypes.float64)},
     shape=_drawing_shape,
     reads_values=True,
-    kernel=_draw,
-    gradient=_gradient,
-    samples=[_sample()],
+    kernel=_draw_frames,
+    gradient=_pull_back_drawing,
+    samples=[_drawing_sample()],
 )
 
 

@@ -75,13 +75,13 @@ def resize_image_with_pad(
     batch = x if rank == 4 else expand_dims(x, 0)
     height, width = dimension(batch, 1), dimension(batch, 2)
     wanted = size_of(target_height, "target_height"), size_of(target_width, "target_width")
-    rows, columns = _fitted(height, width, *wanted)
+    rows, columns = _largest_fitting_size(height, width, *wanted)
     resized = resize(batch, stack([rows, columns]), align_corners)
     framed = pad_to_bounding_box(resized, (wanted[0] - rows) // 2, (wanted[1] - columns) // 2, *wanted)
     return apply("Identity", framed if rank == 4 else squeeze(framed, 0), name=name)  # type: ignore[no-any-return]
 
 
-def _fitted(height: Size, width: Size, most_rows: Size, most_columns: Size) -> tuple[Size, Size]:
+def _largest_fitting_size(height: Size, width: Size, most_rows: Size, most_columns: Size) -> tuple[Size, Size]:
     """Return the largest size with these proportions within bounds, rounded down, but at least 1 pixel."""
     if all(isinstance(size, int) for size in (height, width, most_rows, most_columns)):
         rows = min(most_rows, height * most_columns // max(width, 1))

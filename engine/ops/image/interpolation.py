@@ -33,7 +33,7 @@ class Taps:
     indices: Array
     weights: Array
 
-    def transposed(self, size: int) -> Taps:
+    def transpose_taps(self, size: int) -> Taps:
         """Return the transpose: for each of `size` pixels the places that include the pixel, and the weights."""
         used = self.weights != 0
         pixels, weights = self.indices[used], self.weights[used]
@@ -80,13 +80,13 @@ class _Axis:
         return np.clip(indices, 0, self.before - 1).astype(np.intp)
 
 
-def _nearest(axis: _Axis) -> Taps:
+def _nearest_taps(axis: _Axis) -> Taps:
     positions = axis.places(0.5) * axis.scale
     indices = np.floor(positions + np.float32(0.5) if axis.align_corners else positions)
     return Taps(axis.bound(indices)[:, None], np.ones((axis.after, 1)))
 
 
-def _linear(axis: _Axis) -> Taps:
+def _linear_taps(axis: _Axis) -> Taps:
     positions = axis.positions()
     low = np.floor(positions)
     part = positions - low
@@ -94,7 +94,7 @@ def _linear(axis: _Axis) -> Taps:
     return Taps(indices, np.stack([1 - part, part], 1).astype(np.float64))
 
 
-def _cubic(axis: _Axis) -> Taps:
+def _cubic_taps(axis: _Axis) -> Taps:
     """Weigh four pixels by Keys's cubic (Keys, 1981): a = -0.5 with half-pixel centres, else a = -0.75."""
     positions = axis.positions()
     low = np.floor(positions)
@@ -113,11 +113,11 @@ def _cubic(axis: _Axis) -> Taps:
     return Taps(indices, weights)
 
 
-def _area(axis: _Axis) -> Taps:
+def _area_taps(axis: _Axis) -> Taps:
     """Average the pixels under each place, weighted by their covered fractions."""
     scale = axis.scale
     if not scale:  # with corners aligned to the only pixel, which TensorFlow makes NaN
-        return _nearest(axis)
+        return _nearest_taps(axis)
     start, stop = axis.places(0) * scale, (axis.places(0) + np.float32(1)) * scale
     first = np.floor(start)
     count = int((np.ceil(stop) - first).max(initial=0))
@@ -127,10 +127,10 @@ def _area(axis: _Axis) -> Taps:
 
 
 _METHODS: dict[str, Callable[[_Axis], Taps]] = {
-    "nearest": _nearest,
-    "bilinear": _linear,
-    "bicubic": _cubic,
-    "area": _area,
+    "nearest": _nearest_taps,
+    "bilinear": _linear_taps,
+    "bicubic": _cubic_taps,
+    "area": _area_taps,
 }
 METHODS = tuple(_METHODS)
 

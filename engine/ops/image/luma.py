@@ -10,7 +10,7 @@ from ...base.docstrings import Family
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..linalg.tensordot import tensordot
-from .color import pixels
+from .color import color_pixels
 
 # A row for each result. The way back is the inverse.
 _YUV = np.array(
@@ -28,8 +28,8 @@ _COLOURS = Family(
 )
 
 
-def _mixed(images: Any, weights: Any, name: str | None) -> Tensor:
-    x = pixels(images, floating=True)
+def _mix_colors(images: Any, weights: Any, name: str | None) -> Tensor:
+    x = color_pixels(images, floating=True)
     # Transposed, because the colours of a pixel are the last dimension: pixels are rows.
     y = tensordot(x, weights.T.astype(x.dtype.numpy), 1, name=name)
     y.set_shape(x.shape)
@@ -48,7 +48,7 @@ def rgb_to_yuv(images: Any, name: str | None = None) -> Tensor:
     array([[ 1.   ,  0.   ,  0.   ],
            [ 0.114,  0.436, -0.1  ]])
     """
-    return _mixed(images, _YUV, name)
+    return _mix_colors(images, _YUV, name)
 
 
 @public
@@ -63,7 +63,7 @@ def yuv_to_rgb(images: Any, name: str | None = None) -> Tensor:
     >>> np.abs(tg.function(lambda: tg.yuv_to_rgb(tg.rgb_to_yuv(blue))).sync()).round(3)
     array([0., 0., 1.])
     """
-    return _mixed(images, np.linalg.inv(_YUV), name)
+    return _mix_colors(images, np.linalg.inv(_YUV), name)
 
 
 @public
@@ -77,7 +77,7 @@ def rgb_to_yiq(images: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.rgb_to_yiq(np.array([1.0, 0.0, 0.0]))).sync().round(3)
     array([0.299, 0.596, 0.212])
     """
-    return _mixed(images, _YIQ, name)
+    return _mix_colors(images, _YIQ, name)
 
 
 @public
@@ -92,4 +92,4 @@ def yiq_to_rgb(images: Any, name: str | None = None) -> Tensor:
     >>> np.abs(tg.function(lambda: tg.yiq_to_rgb(tg.rgb_to_yiq(red))).sync()).round(3)
     array([1., 0., 0.])
     """
-    return _mixed(images, np.linalg.inv(_YIQ), name)
+    return _mix_colors(images, np.linalg.inv(_YIQ), name)

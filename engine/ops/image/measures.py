@@ -16,8 +16,8 @@ from ...ir.tensor import Tensor
 from ..array.concat import concat, stack, unstack
 from ..array.padding import pad
 from ..control.effects import Assert
-from ..control.weights import behind
-from ..math.casting import as_before, cast, widened
+from ..control.weights import tensor_after_checks
+from ..math.casting import as_before, cast, widen_halves
 from ..math.cumulative import reduce_prod
 from ..math.elementwise import abs, log, square
 from ..math.reductions import reduce_mean, reduce_sum
@@ -112,7 +112,7 @@ def sobel_edges(image: Any, name: str | None = None) -> Tensor:
     return stack([across[:, 2:] - across[:, :-2], along[:, :, 2:] - along[:, :, :-2]], axis=-1, name=name)
 
 
-def _pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _read_image_pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return two images in the same floating dtype, of at least four bytes, and `max_val` in their scale."""
     x = image_tensor(a)
     y = image_tensor(convert_to_tensor(b, x.dtype))
@@ -121,7 +121,7 @@ def _pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tensor]:
         largest = cast(max_val, x.dtype)
     else:
         largest = convert_to_tensor(max_val if x.dtype.is_integer else float(max_val), x.dtype)
-    x, y, largest = (widened(as_fractions(each)) for each in (x, y, largest))
+    x, y, largest = (widen_halves(as_fractions(each)) for each in (x, y, largest))
     return x, y, largest
 
 
@@ -153,12 +153,12 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.psnr(np.zeros([2, 2, 1]), np.full([2, 2, 1], 0.1), 1.0)).sync()
     array(20.)
     """
-    x, y, largest = _pair(a, b, max_val)
+    x, y, largest = _read_image_pair(a, b, max_val)
     error = reduce_mean(apply("SquaredDifference", x, y), _PIXELS)
     return as_before(log(square(largest) / error) * (10 / math.log(10)), _dtype_of(a), name)
 
 
-def _means(images: Tensor, size: int, sigma: float) -> Tensor:
+def _gaussian_means(images: Tensor, size: int, sigma: float) -> Tensor:
     """Return the Gaussian means of all windows inside of images."""
     offsets = np.arange(size) - (size - 1) / 2
     weights = np.exp(-(offsets**2) / (2 * sigma**2))
@@ -185,7 +185,9 @@ def _with_windows(images: Tensor, size: int) -> Tensor:
         return images
     height_and_width = shape_of(images)[-3:-1]
     fits = apply("GreaterEqual", height_and_width, size)
-    return behind(images, [Assert(fits, [height_and_width], message=f"ssim compares windows of {size} pixels")])
+    return tensor_after_checks(
+        images, [Assert(fits, [height_and_width], message=f"ssim compares windows of {size} pixels")]
+    )
 
 
 @public
@@ -233,9 +235,9 @@ def ssim(
     array(1.)
     """
     size = _window_size(filter_size)
-    x, y, largest = _pair(img1, img2, max_val)
+    x, y, largest = _read_image_pair(img1, img2, max_val)
     x, y = _with_windows(x, size), _with_windows(y, size)
-    luminance, structure = _similarity(x, y, size, filter_sigma, (largest * k1, largest * k2))
+    luminance, structure = _window_similarities(x, y, size, filter_sigma, (largest * k1, largest * k2))
     return as_before(reduce_mean(luminance * structure, _PIXELS), _dtype_of(img1), name)
 
 
@@ -246,11 +248,13 @@ def _window_size(value: Any) -> int:
     return size
 
 
-def _similarity(x: Tensor, y: Tensor, size: int, sigma: float, guards: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _window_similarities(
+    x: Tensor, y: Tensor, size: int, sigma: float, guards: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
     """Return the similarities of windows in luminance, and in contrast and structure."""
     c1, c2 = map(square, guards)
     # Stacked, the four moments are averaged by a single filter.
-    parts = _means(stack([x, y, x * y, square(x) + square(y)]), size, sigma)
+    parts = _gaussian_means(stack([x, y, x * y, square(x) + square(y)]), size, sigma)
     mean_x, mean_y, products, squares = unstack(parts, 4)
     both, each = mean_x * mean_y * 2, square(mean_x) + square(mean_y)
     return (both + c1) / (each + c1), (products * 2 - both + c2) / (squares - each + c2)
@@ -305,20 +309,20 @@ def ssim_multiscale(
     powers = [float(power) for power in power_factors]
     if not powers:
         raise GraphError("images are compared in sizes", wanted="a weight for each", got="none", hint="leave it out")
-    x, y, largest = _pair(img1, img2, max_val)
+    x, y, largest = _read_image_pair(img1, img2, max_val)
     factors = []
     for number, power in enumerate(powers):
         if number:
-            x, y = _halved(x), _halved(y)
+            x, y = _halve_images(x), _halve_images(y)
         x, y = _with_windows(x, size), _with_windows(y, size)
-        luminance, structure = _similarity(x, y, size, filter_sigma, (largest * k1, largest * k2))
+        luminance, structure = _window_similarities(x, y, size, filter_sigma, (largest * k1, largest * k2))
         found = reduce_mean(luminance * structure if number == len(powers) - 1 else structure, _PIXELS[:2])
         # A negative similarity has no fractional power.
         factors.append(apply("Pow", relu(found), scalar_like(power, found)))
     return as_before(reduce_mean(reduce_prod(stack(factors), 0), -1), _dtype_of(img1), name)
 
 
-def _halved(images: Tensor) -> Tensor:
+def _halve_images(images: Tensor) -> Tensor:
     """Return images half as high and wide; a last odd row or column is mirrored."""
     odd = [images.shape[axis] % 2 if images.shape[axis] is not None else shape_of(images)[axis] % 2 for axis in (1, 2)]
     whole = pad(images, [[0, 0], [0, odd[0]], [0, odd[1]], [0, 0]], "symmetric")

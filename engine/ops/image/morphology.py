@@ -14,7 +14,7 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..nn.window_maxima import lowest
+from ..nn.window_maxima import lowest_value
 from ..support.common import shape_of
 from ..support.literals import f64, i32
 from ..support.window_texts import documented, of_pooling
@@ -50,7 +50,7 @@ def _dilated_shape(op: Operation) -> Shape:
     return windows_shape(x, op.attrs)
 
 
-def _dilation(xp: Any, x: Any, filter: Any, attrs: Any) -> tuple[Any, Any]:
+def _compute_dilation(xp: Any, x: Any, filter: Any, attrs: Any) -> tuple[Any, Any]:
     """Return the largest sums of pixels and filter, and the place in the window of the first maximum."""
     windows = windows_of(x.shape, attrs)
     check_not_empty(windows)
@@ -58,7 +58,7 @@ def _dilation(xp: Any, x: Any, filter: Any, attrs: Any) -> tuple[Any, Any]:
         raise ValueError(f"a filter of shape {list(filter.shape)} does not fit images of shape {list(x.shape)}")
     shape = counts_in(x.shape, windows, attrs)
     rows = filter.reshape(-1, x.shape[-1])
-    best, place = xp.full(shape, lowest(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
+    best, place = xp.full(shape, lowest_value(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
     for number, outer, inner in places(windows, attrs):
         value = x[inner] + rows[number]
         # The first place inside of the image always counts, even if its value is the lowest, or NaN.
@@ -81,7 +81,7 @@ define(
     where={"T": dtypes.REAL},
     attrs=WINDOWS,
     shape=_dilated_shape,
-    kernel=lambda xp, x, filter, **attrs: _dilation(xp, x, filter, attrs)[0],
+    kernel=lambda xp, x, filter, **attrs: _compute_dilation(xp, x, filter, attrs)[0],
     gradient=_dilation_gradient,
     samples=[
         Sample([_X, _FILTER], f64([6, 10, 7, 11]).reshape(1, 2, 2, 1), _TWO),
@@ -96,7 +96,7 @@ define(
     where={"T": dtypes.REAL},
     attrs=WINDOWS,
     shape=_dilated_shape,
-    kernel=lambda xp, x, filter, **attrs: _dilation(xp, x, filter, attrs)[1],
+    kernel=lambda xp, x, filter, **attrs: _compute_dilation(xp, x, filter, attrs)[1],
     gradient=NotDifferentiable("its result is an index"),
     samples=[
         Sample([_X, _FILTER], np.full((1, 2, 2, 1), 2, np.int32), _TWO),
@@ -142,11 +142,11 @@ def dilation2d(
     """
     x = convert_to_tensor(input)
     weights = convert_to_tensor(filter, x.dtype)
-    attrs = _windows(weights, strides, rates, padding)
+    attrs = _filter_windows(weights, strides, rates, padding)
     return apply("Dilation2D", x, weights, name=name, **attrs)  # type: ignore[no-any-return]
 
 
-def _windows(filter: Tensor, strides: Any, rates: Any, padding: Any) -> dict[str, Any]:
+def _filter_windows(filter: Tensor, strides: Any, rates: Any, padding: Any) -> dict[str, Any]:
     """Return the attributes of windows of the size of a filter; raise ShapeError if the size is unknown."""
     if filter.rank != 3 or not filter.shape[:2].is_fully_known:
         raise ShapeError(

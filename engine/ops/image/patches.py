@@ -41,7 +41,7 @@ def _patches_shape(op: Operation) -> Shape:
     return Shape([*shape[:-1], None if channels is None else channels * patch_size(op.attrs)])
 
 
-def _extract(xp: Any, x: Any, **attrs: Any) -> Any:
+def _extract_patches(xp: Any, x: Any, **attrs: Any) -> Any:
     windows, size = windows_of(x.shape, attrs), patch_size(attrs)
     counts = [each.count for each in windows]
     out = xp.zeros((x.shape[0], *counts, size, x.shape[-1]), dtype=x.dtype)
@@ -70,7 +70,7 @@ define(
     attrs=WINDOWS,
     shape=_patches_shape,
     elements=lambda x, **attrs: x.size * patch_size(attrs) // math.prod(attrs["strides"]),
-    kernel=_extract,
+    kernel=_extract_patches,
     gradient=lambda op, g: [apply("ExtractPatchesGrad", g, shape_of(op.inputs[0]), **op.own_attrs)],
     samples=[
         Sample([_X], f64([[0, 1, 3, 4], [1, 2, 4, 5], [3, 4, 6, 7], [4, 5, 7, 8]]).reshape(1, 2, 2, 4), _TWO),

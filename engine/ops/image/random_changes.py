@@ -20,7 +20,7 @@ from .adjusting import adjust_brightness, adjust_contrast, adjust_hue, adjust_sa
 from .transforms import flip_left_right, flip_up_down, image_tensor
 
 
-def _range(low: Any, high: Any, what: str, least: float = 0.0) -> None:
+def _check_random_range(low: Any, high: Any, what: str, least: float = 0.0) -> None:
     """Refuse bounds of a random amount that are no numbers, too small, or in the wrong order."""
     if not all(isinstance(each, (int, float, np.number)) for each in (low, high)) or not least <= low < high:
         raise GraphError(
@@ -31,7 +31,7 @@ def _range(low: Any, high: Any, what: str, least: float = 0.0) -> None:
         )
 
 
-def _most(max_delta: Any, limit: float) -> float:
+def _read_max_delta(max_delta: Any, limit: float) -> float:
     if not isinstance(max_delta, (int, float, np.number)) or not 0 <= max_delta <= limit:
         raise GraphError(
             "'max_delta' is the largest change", wanted=f"a number from 0 to {limit:g}", got=max_delta, hint="as 0.1"
@@ -68,7 +68,7 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None, nam
     >>> bool(abs(found[0]) <= 0.5), bool(found[0] == found[2])
     (True, True)
     """
-    most = _most(max_delta, float("inf"))
+    most = _read_max_delta(max_delta, float("inf"))
     return adjust_brightness(image, random_uniform([], -most, most, seed=seed), name=name)
 
 
@@ -101,7 +101,7 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
     >>> bool(1 <= found[0] <= found[1] <= 3)
     True
     """
-    _range(lower, upper, "a contrast")
+    _check_random_range(lower, upper, "a contrast")
     return adjust_contrast(image, random_uniform([], float(lower), float(upper), seed=seed), name=name)
 
 
@@ -133,7 +133,7 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None, name: str 
     >>> tg.function(lambda: tg.random_hue([[0.5, 0.5, 0.5]], 0.5)).sync()  # grey has no hue
     array([[0.5, 0.5, 0.5]], dtype=float32)
     """
-    most = _most(max_delta, 0.5)
+    most = _read_max_delta(max_delta, 0.5)
     return adjust_hue(image, random_uniform([], -most, most, seed=seed), name=name)
 
 
@@ -168,11 +168,11 @@ def random_saturation(
     >>> round(float(found[0]), 3), bool(0.4 <= found[1] <= 0.8)
     (0.8, True)
     """
-    _range(lower, upper, "a saturation")
+    _check_random_range(lower, upper, "a saturation")
     return adjust_saturation(image, random_uniform([], float(lower), float(upper), seed=seed), name=name)
 
 
-def _sometimes(image: Any, change: Callable[[Any], Tensor], seed: int | None, name: str | None) -> Tensor:
+def _change_half(image: Any, change: Callable[[Any], Tensor], seed: int | None, name: str | None) -> Tensor:
     """Return each image changed with a probability of a half, otherwise unchanged."""
     x = image_tensor(image)
     rank = known_rank(x, "a random flip")
@@ -209,7 +209,7 @@ def random_flip_left_right(image: Any, seed: int | None = None, name: str | None
     >>> found in ([1, 2], [2, 1])
     True
     """
-    return _sometimes(image, flip_left_right, seed, name)
+    return _change_half(image, flip_left_right, seed, name)
 
 
 @public
@@ -239,4 +239,4 @@ def random_flip_up_down(image: Any, seed: int | None = None, name: str | None = 
     >>> found in ([1, 2], [2, 1])
     True
     """
-    return _sometimes(image, flip_up_down, seed, name)
+    return _change_half(image, flip_up_down, seed, name)

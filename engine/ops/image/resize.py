@@ -42,12 +42,12 @@ def _resized_shape(op: Operation) -> Shape:
             got=size,
             hint="give size=[height, width]",
         )
-    _check(op.attrs["method"], op.attrs["align_corners"], op.attrs["half_pixel_centers"])
+    _check_resize_method(op.attrs["method"], op.attrs["align_corners"], op.attrs["half_pixel_centers"])
     height, width = size if size.rank is not None else (None, None)
     return Shape([images[0], height, width, images[3]])
 
 
-def _check(method: str, align_corners: bool, half_pixel_centers: bool) -> None:
+def _check_resize_method(method: str, align_corners: bool, half_pixel_centers: bool) -> None:
     if method not in METHODS or (align_corners and half_pixel_centers) or (method == "area" and half_pixel_centers):
         raise GraphError(
             "images can not be resized so",
@@ -57,7 +57,7 @@ def _check(method: str, align_corners: bool, half_pixel_centers: bool) -> None:
         )
 
 
-def _weighted(xp: Any, x: Any, axis: int, parts: Taps) -> Any:
+def _weighted_sums(xp: Any, x: Any, axis: int, parts: Taps) -> Any:
     """Return weighted sums of elements along an axis; weights that are all 1 need no product."""
     total = None
     for indices, weights in zip(parts.indices.T, parts.weights.T, strict=True):
@@ -68,7 +68,7 @@ def _weighted(xp: Any, x: Any, axis: int, parts: Taps) -> Any:
     return total
 
 
-def _sizes(x: Any, size: Any) -> list[tuple[int, int]]:
+def _resize_sizes(x: Any, size: Any) -> list[tuple[int, int]]:
     after = as_sizes(size)
     check_rank(x, 4, 4, "images are resized as [batch, height, width, channels]")
     if len(after) != 2 or min(after) < 1 or min(x.shape[1:3]) < 1:
@@ -77,25 +77,25 @@ def _sizes(x: Any, size: Any) -> list[tuple[int, int]]:
 
 
 @typed
-def _resize(xp: Any, x: Any, size: Any, **how: Any) -> Any:
-    for axis, (before, after) in enumerate(_sizes(x, size), 1):
-        x = _weighted(xp, x, axis, taps(before, after, **how))
+def _compute_resize(xp: Any, x: Any, size: Any, **how: Any) -> Any:
+    for axis, (before, after) in enumerate(_resize_sizes(x, size), 1):
+        x = _weighted_sums(xp, x, axis, taps(before, after, **how))
     return x
 
 
 @typed
 def _resize_grad(xp: Any, g: Any, size: Any, **how: Any) -> Any:
     # The cotangent has the size after resizing, and `size` is the size before.
-    for axis, (after, before) in enumerate(_sizes(g, size), 1):
-        g = _weighted(xp, g, axis, taps(before, after, **how).transposed(before))
+    for axis, (after, before) in enumerate(_resize_sizes(g, size), 1):
+        g = _weighted_sums(xp, g, axis, taps(before, after, **how).transpose_taps(before))
     return g
 
 
-def _elements(x: Any, size: Any, **_: Any) -> int:
+def _resize_elements(x: Any, size: Any, **_: Any) -> int:
     return int(x.shape[0] * x.shape[3] * math.prod(size.tolist()) * 2)
 
 
-def _other(type: str) -> Any:
+def _pull_back_with(type: str) -> Any:
     return lambda op, g: [apply(type, g, shape_of(op.inputs[0])[1:3], **op.own_attrs), None]
 
 
@@ -113,9 +113,9 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=_resized_shape,
-    elements=_elements,
-    kernel=_resize,
-    gradient=_other("ResizeGrad"),
+    elements=_resize_elements,
+    kernel=_compute_resize,
+    gradient=_pull_back_with("ResizeGrad"),
     samples=[
         Sample([_X, i32([3, 5])], _linear_by_hand, {"method": "bilinear", "align_corners": True}),
         Sample(
@@ -169,9 +169,9 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=_resized_shape,
-    elements=_elements,
+    elements=_resize_elements,
     kernel=_resize_grad,
-    gradient=_other("Resize"),
+    gradient=_pull_back_with("Resize"),
     samples=[
         Sample(
             [f64([1, 2, 3, 4]).reshape(1, 1, 4, 1), i32([1, 2])],
@@ -187,7 +187,7 @@ define(
 )
 
 
-def _resized(
+def _apply_resize(
     method: str, images: Any, size: Any, align_corners: bool, half_pixel_centers: bool, name: str | None
 ) -> Tensor:
     x = convert_to_tensor(images)
@@ -232,7 +232,7 @@ def resize_nearest_neighbor(
     >>> tg.function(lambda: tg.resize_nearest_neighbor([[[[1], [2]]]], [1, 4])).sync().ravel()
     array([1, 1, 2, 2], dtype=int32)
     """
-    return _resized("nearest", images, size, align_corners, half_pixel_centers, name)
+    return _apply_resize("nearest", images, size, align_corners, half_pixel_centers, name)
 
 
 @public
@@ -261,7 +261,7 @@ def resize_bilinear(
     >>> tg.function(lambda: tg.resize_bilinear(image, [1, 4], half_pixel_centers=True)).sync().ravel()
     array([1.  , 1.25, 1.75, 2.  ], dtype=float32)
     """
-    return _resized("bilinear", images, size, align_corners, half_pixel_centers, name)
+    return _apply_resize("bilinear", images, size, align_corners, half_pixel_centers, name)
 
 
 @public
@@ -291,7 +291,7 @@ def resize_bicubic(
     >>> tg.function(lambda: tg.resize_bicubic(image, [1, 3], half_pixel_centers=True)).sync()[0, 0, 1]
     array([18.], dtype=float32)
     """
-    return _resized("bicubic", images, size, align_corners, half_pixel_centers, name)
+    return _apply_resize("bicubic", images, size, align_corners, half_pixel_centers, name)
 
 
 @public
@@ -315,4 +315,4 @@ def resize_area(images: Any, size: Any, align_corners: bool = False, name: str |
     >>> tg.function(lambda: tg.resize_area([[[[1.0], [2.0], [6.0], [8.0]]]], [1, 2])).sync().ravel()
     array([1.5, 7. ], dtype=float32)
     """
-    return _resized("area", images, size, align_corners, False, name)
+    return _apply_resize("area", images, size, align_corners, False, name)

@@ -12,7 +12,7 @@ from ...ir.tensor import Tensor
 from ..array.layout import reverse, transpose
 from ..control.weights import of_rank
 from ..math.arithmetic import maximum
-from ..math.casting import as_before, cast, widened
+from ..math.casting import as_before, cast, widen_halves
 from ..math.cumulative import reduce_prod
 from ..math.elementwise import rsqrt
 from ..math.reductions import reduce_mean
@@ -141,7 +141,7 @@ def per_image_standardization(image: Any, name: str | None = None) -> Tensor:
     array([-1.,  1.], dtype=float32)
     """
     given = image_tensor(image)
-    x = cast(given, dtypes.float32) if given.dtype.is_integer else widened(given)
+    x = cast(given, dtypes.float32) if given.dtype.is_integer else widen_halves(given)
     axes = (-3, -2, -1)
     centred = x - reduce_mean(x, axes, keepdims=True)
     variance = reduce_mean(apply("Square", centred), axes, keepdims=True)

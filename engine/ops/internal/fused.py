@@ -15,11 +15,11 @@ from ...kernels.steps import STEPS, Step, find_batch_dims
 from ..support.literals import f64
 
 
-def _shapes(op: Operation) -> list[Shape]:
+def _infer_fused_shapes(op: Operation) -> list[Shape]:
     return [Shape([*op.attrs["batch_dims"], last_dim]) for last_dim in op.attrs["last_dims"]]
 
 
-def _run(
+def _run_fused_steps(
     xp: Any,
     *arrays: Any,
     steps: Sequence[Step],
@@ -52,8 +52,8 @@ define(
         "batch_dims": REQUIRED,  # dimensions before the last, equal for all outputs; None if unknown
         "last_dims": REQUIRED,  # last dimension of each output
     },
-    shape=_shapes,
-    kernel=_run,
+    shape=_infer_fused_shapes,
+    kernel=_run_fused_steps,
     gradient=NotDifferentiable("it is made after gradients are"),
     samples=[
         Sample(

@@ -13,12 +13,12 @@ from ...ir.operation import Operation
 from ...kernels.scheduler.series import Series
 
 
-def _refuse(xp: Any, *inputs: Any, dtypes: tuple[DType, ...], **_: Any) -> list[Any]:
+def _report_not_run(xp: Any, *inputs: Any, dtypes: tuple[DType, ...], **_: Any) -> list[Any]:
     """Return ok = False, because no program ran: the original operations run instead, and the results are ignored."""
     return [np.asarray(False), *(Series() if d.numpy is None else np.zeros((), d.numpy) for d in dtypes)]
 
 
-def _shapes(op: Operation) -> list[Any]:
+def _infer_native_shapes(op: Operation) -> list[Any]:
     return [SCALAR, *op.attrs["shapes"]]
 
 
@@ -30,7 +30,7 @@ define(
         "dtypes": REQUIRED,  # of the results
         "shapes": REQUIRED,
     },
-    shape=_shapes,
-    kernel=_refuse,
+    shape=_infer_native_shapes,
+    kernel=_report_not_run,
     gradient=NotDifferentiable("it is made after gradients are"),
 )

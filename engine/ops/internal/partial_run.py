@@ -14,22 +14,22 @@ from ..support.context import KernelContext, PartialFeeds
 from ..support.copies import give_copy
 
 
-def _of(context: KernelContext) -> PartialFeeds:
+def _partial_feeds(context: KernelContext) -> PartialFeeds:
     parts = context.step.parts
     assert parts is not None  # only partial runs have such operations
     return parts
 
 
-def _wait(xp: Any, context: KernelContext, *, index: int, dtype: DType) -> Any:
-    return _of(context).come(index)
+def _wait_for_feed(xp: Any, context: KernelContext, *, index: int, dtype: DType) -> Any:
+    return _partial_feeds(context).come(index)
 
 
 def _hand_over(xp: Any, context: KernelContext, value: Any, *, key: int) -> Any:
-    return give_copy(context, value, partial(_of(context).put, key))
+    return give_copy(context, value, partial(_partial_feeds(context).put, key))
 
 
-def _end(xp: Any, context: KernelContext, *, key: int, needs: tuple[int, ...]) -> None:
-    _of(context).finish(key)
+def _finish_fetch(xp: Any, context: KernelContext, *, key: int, needs: tuple[int, ...]) -> None:
+    _partial_feeds(context).finish(key)
 
 
 define(
@@ -38,7 +38,7 @@ define(
     attrs={"index": REQUIRED, "dtype": REQUIRED},
     shape=lambda op: op.outputs[0].shape,
     role=Role.PARTIAL_FEED,
-    kernel=_wait,
+    kernel=_wait_for_feed,
     gradient=NotDifferentiable("what is fed has no inputs"),
     effects=Effect.WAITS,
 )
@@ -59,7 +59,7 @@ define(
     "->",
     attrs={"key": REQUIRED, "needs": REQUIRED},
     shape=nothing,
-    kernel=_end,
+    kernel=_finish_fetch,
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.SHOWS,
 )

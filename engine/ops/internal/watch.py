@@ -13,7 +13,7 @@ from ..support.context import KernelContext
 from ..support.copies import copied
 
 
-def _show(xp: Any, context: KernelContext, value: Any, *, key: str) -> Any:
+def _show_value(xp: Any, context: KernelContext, value: Any, *, key: str) -> Any:
     watch = context.step.watches.get(key)
     return None if watch is None else watch.show(value, partial(copied, context.step.long_calls))
 
@@ -25,7 +25,7 @@ define(
     attrs={"key": REQUIRED},
     shape=nothing,
     retry=False,
-    kernel=_show,
+    kernel=_show_value,
     gradient=NotDifferentiable("it has no output"),
     effects=Effect.SHOWS | Effect.WAITS,
 )

@@ -15,7 +15,7 @@ from ..math.complex import real
 from ..math.elementwise import log
 from ..math.reductions import reduce_sum
 from ..support.literals import c128, f64
-from .common import LAPACK, cubic, lapack, product, square
+from .common import LAPACK, cubic_cost, call_linalg, multiply_matrices, square_shape
 from .diagonals import matrix_diag_part
 from .solving import matrix_triangular_solve
 from .transposing import adjoint
@@ -28,7 +28,7 @@ _NOT_POSITIVE = "add a small multiple of eye to the matrix, or use self_adjoint_
 def _cholesky_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Return the symmetric cotangent, as TensorFlow does (Murray, 2016, section 3, of Hermitian matrices)."""
     factor = op.outputs[0]
-    inner = half_lower(product(factor, g, adjoint_a=True))
+    inner = half_lower(multiply_matrices(factor, g, adjoint_a=True))
     left = matrix_triangular_solve(factor, inner, adjoint=True)
     both = matrix_triangular_solve(factor, adjoint(left), adjoint=True)
     return [(both + adjoint(both)) * 0.5]
@@ -38,10 +38,10 @@ define(
     "Cholesky",
     "input: T -> output: T",
     where={"T": LAPACK},
-    shape=square,
-    elements=cubic(0.1),
+    shape=square_shape,
+    elements=cubic_cost(0.1),
     reads_values=True,
-    kernel=lambda xp, x: lapack(xp, "cholesky", x, refused=_NOT_POSITIVE),
+    kernel=lambda xp, x: call_linalg(xp, "cholesky", x, refused=_NOT_POSITIVE),
     gradient=_cholesky_gradient,
     samples=[  # the test moves single elements, which breaks symmetry: others are in test_linalg_gradients.py
         Sample([f64([[[4]], [[2.25]]])], f64([[[2]], [[1.5]]])),

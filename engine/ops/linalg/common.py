@@ -22,7 +22,7 @@ DIVERGED = "there may be NaNs or infinities in the matrix: look with check_numer
 LAPACK = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 
 
-def matrices(op: Operation, index: int = 0) -> Shape:
+def matrices_shape(op: Operation, index: int = 0) -> Shape:
     """Return the static shape of an input; raise ShapeError if its rank is known to be below 2."""
     shape: Shape = op.inputs[index].shape
     if shape.rank is not None and shape.rank < 2:
@@ -38,15 +38,15 @@ def matrices(op: Operation, index: int = 0) -> Shape:
 
 def sizes_of_matrices(op: Operation) -> tuple[Shape, int | None, int | None, int | None]:
     """Return the leading dimensions of the first input, then its rows, its columns, and the smaller of both."""
-    x = matrices(op)
+    x = matrices_shape(op)
     rows, columns = (None, None) if x.rank is None else x[-2:]
     fewer = None if rows is None or columns is None else min(rows, columns)
     return x[:-2], rows, columns, fewer
 
 
-def square(op: Operation, index: int = 0) -> Shape:
+def square_shape(op: Operation, index: int = 0) -> Shape:
     """Return the static shape of an input, its last two dimensions merged; raise ShapeError if they differ."""
-    shape = matrices(op, index)
+    shape = matrices_shape(op, index)
     if shape.rank is None:
         return shape
     rows, columns = shape[-2:]
@@ -62,7 +62,7 @@ def square(op: Operation, index: int = 0) -> Shape:
     return shape[:-2] + Shape([size, size])  # type: ignore[no-any-return]
 
 
-def lapack(xp: Any, function: str, *arrays: Any, refused: str = "", may_fail: bool = True, **options: Any) -> Any:
+def call_linalg(xp: Any, function: str, *arrays: Any, refused: str = "", may_fail: bool = True, **options: Any) -> Any:
     """Call a function of ``xp.linalg``, with CuPy set to raise LinAlgError where NumPy does.
 
     Parameters
@@ -88,16 +88,16 @@ def lapack(xp: Any, function: str, *arrays: Any, refused: str = "", may_fail: bo
         raise np.linalg.LinAlgError(f"{error}: {refused}" if refused else str(error)) from error
 
 
-def cubic(weight: float) -> Callable[..., int]:
+def cubic_cost(weight: float) -> Callable[..., int]:
     """Return the cost rule of a decomposition of the first input, in elements of an elementwise operation."""
 
-    def elements(matrix: Any, *_: Any, **__: Any) -> int:
+    def count_elements(matrix: Any, *_: Any, **__: Any) -> int:
         return int(matrix.size * min(matrix.shape[-2:]) * weight) if matrix.ndim > 1 else 0
 
-    return elements
+    return count_elements
 
 
-def product(a: Tensor, b: Tensor, adjoint_a: bool = False, adjoint_b: bool = False) -> Tensor:
+def multiply_matrices(a: Tensor, b: Tensor, adjoint_a: bool = False, adjoint_b: bool = False) -> Tensor:
     """Multiply matrices, either of which may be replaced by its adjoint."""
     return matmul(
         conj(a) if adjoint_a else a, conj(b) if adjoint_b else b, transpose_a=adjoint_a, transpose_b=adjoint_b

@@ -50,10 +50,10 @@ class Labelled:
         found = self
         while len(set(found.labels)) < len(found.labels):
             label = next(label for label in found.labels if found.labels.count(label) > 1)
-            found = found._diagonal(label)
+            found = found._take_diagonal(label)
         return found
 
-    def _diagonal(self, label: Any) -> Labelled:
+    def _take_diagonal(self, label: Any) -> Labelled:
         """Replace the first two dimensions with this label by their diagonal, as the last dimension."""
         twice = [i for i, other in enumerate(self.labels) if other == label][:2]
         rest = [i for i in range(len(self.labels)) if i not in twice]
@@ -77,7 +77,7 @@ def _product_of(sizes: Sequence[Any]) -> Any:
     return result if known == 1 else result * known
 
 
-def contract(left: Labelled, right: Labelled, kept: Collection[Any]) -> Labelled:
+def contract_pair(left: Labelled, right: Labelled, kept: Collection[Any]) -> Labelled:
     """Multiply two tensors, and sum over the labels that are not kept.
 
     Parameters
@@ -102,11 +102,11 @@ def contract(left: Labelled, right: Labelled, kept: Collection[Any]) -> Labelled
     if inner and (rows or columns):
         result = _matrix_product(left, right, batch, rows, inner, columns)
     else:
-        result = _elementwise(left, right, batch, rows, inner, columns)
+        result = _multiply_elementwise(left, right, batch, rows, inner, columns)
     return result
 
 
-def _elementwise(
+def _multiply_elementwise(
     left: Labelled, right: Labelled, batch: list[Any], rows: list[Any], inner: list[Any], columns: list[Any]
 ) -> Labelled:
     """Multiply element by element: each tensor gets dimensions of size 1 for the free labels of the other."""
@@ -123,7 +123,7 @@ def _matrix_product(
     left: Labelled, right: Labelled, batch: list[Any], rows: list[Any], inner: list[Any], columns: list[Any]
 ) -> Labelled:
     """Multiply as batches of matrices; where the layout allows, a flag of `matmul` replaces a transpose."""
-    turned_a, turned_b = _begins(left, [*batch, *inner]), not _begins(right, [*batch, *inner])
+    turned_a, turned_b = _begins_with(left, [*batch, *inner]), not _begins_with(right, [*batch, *inner])
     a = _as_matrices(left, batch, *((inner, rows) if turned_a else (rows, inner)))
     b = _as_matrices(right, batch, *((columns, inner) if turned_b else (inner, columns)))
     product = matmul(a, b, transpose_a=turned_a, transpose_b=turned_b)
@@ -134,7 +134,7 @@ def _matrix_product(
     return Labelled(reshape(product, [*leading, *left.sizes(rows), *right.sizes(columns)]), labels)
 
 
-def _begins(operand: Labelled, labels: list[Any]) -> bool:
+def _begins_with(operand: Labelled, labels: list[Any]) -> bool:
     """Return True if the first dimensions have these labels, in any order, and further dimensions follow."""
     return set(operand.labels[: len(labels)]) == set(labels) and len(operand.labels) > len(labels)
 

@@ -17,7 +17,7 @@ from ..math.complex import complex, conj, imag
 from ..support.common import cotangents_of
 from ..support.families import typed
 from ..support.literals import c128, f64
-from .common import LAPACK, as_factor, cubic, square
+from .common import LAPACK, as_factor, cubic_cost, square_shape
 from .solving import matrix_inverse
 
 _A = f64([[4, 1, -1], [2, 5, 0.5], [-1, 3, 6]])
@@ -25,16 +25,16 @@ _BATCH = np.stack([_A, _A[::-1]])
 _Z = c128([[2 + 1j, 0.5], [-1j, 3 - 1j]])
 
 
-def _leading(op: Operation) -> Shape:
-    return square(op)[:-2]  # type: ignore[no-any-return]
+def _infer_determinant_shape(op: Operation) -> Shape:
+    return square_shape(op)[:-2]  # type: ignore[no-any-return]
 
 
 define(
     "MatrixDeterminant",
     "input: T -> output: T",
     where={"T": LAPACK},
-    shape=_leading,
-    elements=cubic(0.1),
+    shape=_infer_determinant_shape,
+    elements=cubic_cost(0.1),
     kernel=typed(lambda xp, x: xp.linalg.det(x)),
     # Jacobi: the differential of det(x) is det(x) * trace(inv(x) @ dx).
     gradient=lambda op, g: [
@@ -78,7 +78,7 @@ def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
     return apply("MatrixDeterminant", input, name=name)  # type: ignore[no-any-return]
 
 
-def _slogdet(xp: Any, x: Any) -> tuple[Any, Any]:
+def _compute_slogdet(xp: Any, x: Any) -> tuple[Any, Any]:
     sign, size = xp.linalg.slogdet(x)
     # For a single matrix NumPy returns scalars, not arrays.
     return xp.asarray(sign, x.dtype), xp.asarray(size, x.real.dtype)
@@ -97,9 +97,9 @@ define(
     "LogMatrixDeterminant",
     "input: T -> sign: T, log_abs_determinant: T.real",
     where={"T": LAPACK},
-    shape=lambda op: [_leading(op)] * 2,
-    elements=cubic(0.1),
-    kernel=_slogdet,
+    shape=lambda op: [_infer_determinant_shape(op)] * 2,
+    elements=cubic_cost(0.1),
+    kernel=_compute_slogdet,
     gradient=_slogdet_gradient,
     samples=[
         Sample([_A], (np.float64(1), np.log(np.float64(90.5)))),

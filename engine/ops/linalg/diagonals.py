@@ -19,7 +19,7 @@ from ..support.arguments import static_int
 from ..support.common import zeros_like
 from ..support.literals import c128, f64, flags, i32
 from .bands import Band, as_diagonals, as_padding
-from .common import matrices
+from .common import matrices_shape
 
 _ELEMENTS = {"T": (*dtypes.NUMERIC, dtypes.bool_)}
 _ATTRS = {"k": (0, 0), "align": "RIGHT_LEFT"}
@@ -27,20 +27,20 @@ _X = f64([[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]])
 _BATCH = np.stack([_X, -2 * _X])
 
 
-def _band(k: tuple[int, int], align: str) -> Band:
+def _read_band(k: tuple[int, int], align: str) -> Band:
     return Band(*k, align)
 
 
 def _band_of(op: Operation) -> Band:
-    return _band(op.attrs["k"], op.attrs["align"])
+    return _read_band(op.attrs["k"], op.attrs["align"])
 
 
-def _attrs(op: Operation) -> dict[str, Any]:
+def _band_attrs(op: Operation) -> dict[str, Any]:
     return {"k": op.attrs["k"], "align": op.attrs["align"]}
 
 
 def _part_shape(op: Operation) -> Shape:
-    band, x = _band_of(op), matrices(op)
+    band, x = _band_of(op), matrices_shape(op)
     if x.rank is None:
         return x
     band.check(*x[-2:])
@@ -49,9 +49,9 @@ def _part_shape(op: Operation) -> Shape:
     return x[:-2] + band.rows_shape(length)  # type: ignore[no-any-return]
 
 
-def _part(xp: Any, x: Any, k: Any, align: str, padding_value: Any) -> Any:
+def _compute_diag_part(xp: Any, x: Any, k: Any, align: str, padding_value: Any) -> Any:
     """Extract a diagonal, or the diagonals of a band as rows, padded with `padding_value`."""
-    band, (rows, columns) = _band(k, align), x.shape[-2:]
+    band, (rows, columns) = _read_band(k, align), x.shape[-2:]
     band.check(rows, columns)
     if band.count == 1:
         return xp.diagonal(x, band.upper, -2, -1).copy()
@@ -68,8 +68,8 @@ define(
     where=_ELEMENTS,
     attrs={**_ATTRS, "padding_value": 0},
     shape=_part_shape,
-    kernel=_part,
-    gradient=lambda op, g: [apply("MatrixSetDiag", zeros_like(op.inputs[0]), g, **_attrs(op))],
+    kernel=_compute_diag_part,
+    gradient=lambda op, g: [apply("MatrixSetDiag", zeros_like(op.inputs[0]), g, **_band_attrs(op))],
     samples=[
         Sample([_X], f64([1, 6, 7])),
         Sample([_BATCH], f64([[2, 7, 6], [-4, -14, -12]]), {"k": (1, 1)}),
@@ -89,7 +89,7 @@ define(
 
 def _set_shape(op: Operation) -> Shape:
     """Return the shape of the matrices; refuse diagonals of another shape than `matrix_diag_part` returns."""
-    band, x, diagonal = _band_of(op), matrices(op), op.inputs[1].shape
+    band, x, diagonal = _band_of(op), matrices_shape(op), op.inputs[1].shape
     if x.rank is None:
         return x
     band.check(*x[-2:])
@@ -107,17 +107,17 @@ def _set_shape(op: Operation) -> Shape:
     return x
 
 
-def _set(xp: Any, x: Any, diagonal: Any, k: Any, align: str) -> Any:
-    band, (rows, columns) = _band(k, align), x.shape[-2:]
+def _compute_set_diag(xp: Any, x: Any, diagonal: Any, k: Any, align: str) -> Any:
+    band, (rows, columns) = _read_band(k, align), x.shape[-2:]
     band.check(rows, columns)
     wanted = (*x.shape[:-2], *band.rows_shape(band.longest(rows, columns)).as_tuple())
     if diagonal.shape != wanted:
         raise ValueError(f"matrix_set_diag: the diagonals of matrices {x.shape} are {wanted}, got {diagonal.shape}")
     # Order C even for a transposed input: _written needs a flat view.
-    return _written(x.copy("C"), diagonal, band)
+    return _write_diagonals(x.copy("C"), diagonal, band)
 
 
-def _written(out: Any, diagonal: Any, band: Band) -> Any:
+def _write_diagonals(out: Any, diagonal: Any, band: Band) -> Any:
     """Write diagonals into contiguous matrices, in place, and return the matrices."""
     rows, columns = out.shape[-2:]
     # A view, because `out` is contiguous: writes reach the matrices.
@@ -131,8 +131,8 @@ def _written(out: Any, diagonal: Any, band: Band) -> Any:
 def _set_gradient(op: Operation, g: Tensor) -> list[Any]:
     _, diagonal = op.inputs
     # Replaced elements of the input do not reach the output: their cotangent is 0.
-    kept = apply("MatrixSetDiag", g, zeros_like(diagonal), **_attrs(op))
-    return [kept, apply("MatrixDiagPart", g, **_attrs(op))]
+    kept = apply("MatrixSetDiag", g, zeros_like(diagonal), **_band_attrs(op))
+    return [kept, apply("MatrixDiagPart", g, **_band_attrs(op))]
 
 
 define(
@@ -141,7 +141,7 @@ define(
     where=_ELEMENTS,
     attrs=_ATTRS,
     shape=_set_shape,
-    kernel=_set,
+    kernel=_compute_set_diag,
     gradient=_set_gradient,
     samples=[
         Sample([_X, f64([-1, -2, -3])], f64([[-1, 2, 3, 4], [5, -2, 7, 8], [9, 8, -3, 6]])),
@@ -174,14 +174,16 @@ def _diag_shape(op: Operation) -> Shape:
     return diagonal[:-least] + Shape(sizes)  # type: ignore[no-any-return]
 
 
-def _diag(xp: Any, diagonal: Any, k: Any, align: str, num_rows: int, num_cols: int, padding_value: Any) -> Any:
-    band = _band(k, align)
+def _compute_matrix_diag(
+    xp: Any, diagonal: Any, k: Any, align: str, num_rows: int, num_cols: int, padding_value: Any
+) -> Any:
+    band = _read_band(k, align)
     least = 1 if band.count == 1 else 2
     if diagonal.ndim < least or (band.count > 1 and diagonal.shape[-2] != band.count):
         raise ValueError(f"matrix_diag: {band.count} diagonals need [..., {band.count}, longest], got {diagonal.shape}")
     rows, columns = band.matrix_size(diagonal.shape[-1], num_rows, num_cols)
     out = xp.full((*diagonal.shape[:-least], rows, columns), padding_value, diagonal.dtype)
-    return _written(out, diagonal, band)
+    return _write_diagonals(out, diagonal, band)
 
 
 def _matrix_elements(diagonal: Any, num_rows: int, num_cols: int, **_: Any) -> int:
@@ -197,8 +199,8 @@ define(
     attrs={**_ATTRS, "num_rows": -1, "num_cols": -1, "padding_value": 0},
     shape=_diag_shape,
     elements=_matrix_elements,
-    kernel=_diag,
-    gradient=lambda op, g: [apply("MatrixDiagPart", g, **_attrs(op))],
+    kernel=_compute_matrix_diag,
+    gradient=lambda op, g: [apply("MatrixDiagPart", g, **_band_attrs(op))],
     samples=[
         Sample([f64([[1, 2], [3, 4]])], f64([[[1, 0], [0, 2]], [[3, 0], [0, 4]]])),
         Sample([f64([5, 6])], f64([[0, 0, 0], [5, 0, 0], [0, 6, 0]]), {"k": (-1, -1)}),

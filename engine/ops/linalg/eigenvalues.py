@@ -15,7 +15,7 @@ from ..math.arithmetic import div_no_nan
 from ..math.casting import cast
 from ..support.common import scalar_like
 from ..support.literals import c128, f64
-from .common import DIVERGED, LAPACK, as_row, cubic, lapack, product, square
+from .common import DIVERGED, LAPACK, as_row, cubic_cost, call_linalg, multiply_matrices, square_shape
 from .diagonals import matrix_diag
 from .transposing import adjoint
 from .triangles import half_lower
@@ -37,44 +37,48 @@ def _eigen_gradient(op: Operation, to_values: Tensor | None, to_vectors: Tensor 
         # apart[i, j] = e[j] - e[i]: vectors of close values turn most.
         apart = apply("ExpandDims", values, axis=-2) - apply("ExpandDims", values, axis=-1)
         turn = div_no_nan(scalar_like(1, values), apart)  # 0 between equal values, whose vectors are arbitrary
-        terms.append(cast(turn, vectors.dtype) * product(vectors, to_vectors, adjoint_a=True))
+        terms.append(cast(turn, vectors.dtype) * multiply_matrices(vectors, to_vectors, adjoint_a=True))
     inner = sum(terms[1:], terms[0])
-    return [_lower_only(product(product(vectors, inner), vectors, adjoint_b=True))]
+    return [_lower_only(multiply_matrices(multiply_matrices(vectors, inner), vectors, adjoint_b=True))]
 
 
 def _values_gradient(op: Operation, g: Tensor) -> list[Any]:
     _, vectors = apply("SelfAdjointEig", op.inputs[0])
-    return [_lower_only(product(vectors * as_row(g, vectors), vectors, adjoint_b=True))]
+    return [_lower_only(multiply_matrices(vectors * as_row(g, vectors), vectors, adjoint_b=True))]
 
 
-def _hermitian(x: Any) -> Any:
+def _hermitian_from_lower(x: Any) -> Any:
     lower = np.tril(x, -1)
     return lower + lower.conj().swapaxes(-1, -2) + np.eye(x.shape[-1]) * x.real
 
 
-def _general(x: Any) -> Any:
+def _expected_eigenvalues(x: Any) -> Any:
     """Return the sorted eigenvalues by the algorithm for general matrices."""
-    return np.sort(np.linalg.eigvals(_hermitian(x)).real)
+    return np.sort(np.linalg.eigvals(_hermitian_from_lower(x)).real)
 
 
-def _plain(x: Any) -> list[Any]:
-    return [*np.linalg.eigh(_hermitian(x))]
+def _expected_eigenvectors(x: Any) -> list[Any]:
+    return [*np.linalg.eigh(_hermitian_from_lower(x))]
 
 
 define(
     "SelfAdjointEig",
     "tensor: T -> e: T.real, v: T",
     where={"T": LAPACK},
-    shape=lambda op: [square(op)[:-1], square(op)],
-    elements=cubic(1),
+    shape=lambda op: [square_shape(op)[:-1], square_shape(op)],
+    elements=cubic_cost(1),
     reads_values=True,
-    kernel=lambda xp, x: tuple(lapack(xp, "eigh", x, refused=DIVERGED)),
+    kernel=lambda xp, x: tuple(call_linalg(xp, "eigh", x, refused=DIVERGED)),
     gradient=_eigen_gradient,
     samples=[
-        Sample([_A], _plain),
-        Sample([np.stack([_A, -_A])], _plain),
-        Sample([f64([[1, np.nan], [2, 4]])], lambda x: _plain(np.tril(np.nan_to_num(x))), differentiable=False),
-        Sample([_Z], _plain, differentiable=False),
+        Sample([_A], _expected_eigenvectors),
+        Sample([np.stack([_A, -_A])], _expected_eigenvectors),
+        Sample(
+            [f64([[1, np.nan], [2, 4]])],
+            lambda x: _expected_eigenvectors(np.tril(np.nan_to_num(x))),
+            differentiable=False,
+        ),
+        Sample([_Z], _expected_eigenvectors, differentiable=False),
         Sample([np.zeros((2, 0, 0))], (np.zeros((2, 0)), np.zeros((2, 0, 0)))),
     ],
 )
@@ -83,14 +87,14 @@ define(
     "SelfAdjointEigvals",
     "tensor: T -> e: T.real",
     where={"T": LAPACK},
-    shape=lambda op: square(op)[:-1],
-    elements=cubic(0.5),
+    shape=lambda op: square_shape(op)[:-1],
+    elements=cubic_cost(0.5),
     reads_values=True,
-    kernel=lambda xp, x: lapack(xp, "eigvalsh", x, refused=DIVERGED),
+    kernel=lambda xp, x: call_linalg(xp, "eigvalsh", x, refused=DIVERGED),
     gradient=_values_gradient,
     samples=[
-        Sample([_A], _general),
-        Sample([np.stack([_A, -_A])], _general),
+        Sample([_A], _expected_eigenvalues),
+        Sample([np.stack([_A, -_A])], _expected_eigenvalues),
         Sample([_Z], f64([(7 - 17**0.5) / 2, (7 + 17**0.5) / 2])),
         Sample([f64([[3, 0], [0, 3]])], f64([3, 3]), differentiable=False),
         Sample([np.zeros((0, 0))], np.zeros(0)),

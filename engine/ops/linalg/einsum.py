@@ -14,7 +14,7 @@ from ...ir.apply import apply
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import alike
-from .contracting import Labelled, contract
+from .contracting import Labelled, contract_pair
 
 _GUESS = 16  # assumed size of an unknown dimension when the order of products is chosen
 _MANY = 6  # from so many operands on, the order is found greedily: all orders would be too many
@@ -66,25 +66,25 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     (2, 5)
     """
     tensors = alike(*inputs)
-    terms, output = _split(equation, len(tensors))
-    operands = [Labelled(t, _labels(term, t, equation)) for term, t in zip(terms, tensors, strict=True)]
+    terms, output = _split_equation(equation, len(tensors))
+    operands = [Labelled(t, _label_dimensions(term, t, equation)) for term, t in zip(terms, tensors, strict=True)]
     wanted = _output_labels(output, operands, equation)
     _check_sizes(operands, equation)
     operands = [operand.without_repetition() for operand in operands]
-    result = _contracted(operands, wanted).ordered(wanted).tensor
+    result = _contract_operands(operands, wanted).ordered(wanted).tensor
     return result if name is None else apply("Identity", result, name=name)
 
 
-def _split(equation: str, count: int) -> tuple[list[str], str | None]:
+def _split_equation(equation: str, count: int) -> tuple[list[str], str | None]:
     """Return the terms of the inputs, and the term of the output, or None without an arrow."""
     if not isinstance(equation, str):
-        raise _unreadable(equation, "the equation is the first argument, a string")
+        raise _equation_error(equation, "the equation is the first argument, a string")
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     for term in [*terms, output]:
         letters = term.replace("...", "", 1)
         if any(letter not in string.ascii_letters for letter in letters):
-            raise _unreadable(equation, "labels are letters, and '...' stands once in a term")
+            raise _equation_error(equation, "labels are letters, and '...' stands once in a term")
     if len(terms) != count:
         raise GraphError(
             "einsum takes as many tensors as its equation has terms",
@@ -95,11 +95,11 @@ def _split(equation: str, count: int) -> tuple[list[str], str | None]:
     return terms, output if arrow else None
 
 
-def _unreadable(equation: Any, hint: str) -> GraphError:
+def _equation_error(equation: Any, hint: str) -> GraphError:
     return GraphError("einsum can not read this equation", wanted="as 'ij,jk->ik'", got=repr(equation), hint=hint)
 
 
-def _labels(term: str, tensor: Tensor, equation: str) -> tuple[Any, ...]:
+def _label_dimensions(term: str, tensor: Tensor, equation: str) -> tuple[Any, ...]:
     """Return a label for each dimension of an input."""
     before, dots, after = term.partition("...")
     rank, letters = tensor.rank, len(before) + len(after)
@@ -124,9 +124,9 @@ def _output_labels(output: str | None, operands: Sequence[Labelled], equation: s
     before, dots, after = output.partition("...")
     given = [*before, *after]
     if broadcast and not dots:
-        raise _unreadable(equation, "put '...' into the output too, and sum over these dimensions with reduce_sum")
+        raise _equation_error(equation, "put '...' into the output too, and sum over these dimensions with reduce_sum")
     if len(set(given)) != len(given) or not set(given) <= set(letters):
-        raise _unreadable(equation, "the output has letters of the inputs, each once")
+        raise _equation_error(equation, "the output has letters of the inputs, each once")
     return [*before, *broadcast, *after]
 
 
@@ -147,22 +147,22 @@ def _check_sizes(operands: Sequence[Labelled], equation: str) -> None:
                 )
 
 
-def _contracted(operands: list[Labelled], wanted: Sequence[Any]) -> Labelled:
+def _contract_operands(operands: list[Labelled], wanted: Sequence[Any]) -> Labelled:
     """Multiply pair by pair, summing over each label after the last product that has it."""
     waiting = list(operands)
-    for chosen in _path(waiting, wanted):
+    for chosen in _contraction_path(waiting, wanted):
         parts = [waiting[i] for i in sorted(chosen)]
         waiting = [operand for i, operand in enumerate(waiting) if i not in chosen]
         needed = {label for operand in waiting for label in operand.labels} | set(wanted)
         result = parts[0]
         for i, part in enumerate(parts[1:], 2):
             later = {label for other in parts[i:] for label in other.labels}
-            result = contract(result, part, needed | later)
+            result = contract_pair(result, part, needed | later)
         waiting.append(result)
     return waiting[0].summed(wanted)
 
 
-def _path(operands: Sequence[Labelled], wanted: Sequence[Any]) -> list[tuple[int, ...]]:
+def _contraction_path(operands: Sequence[Labelled], wanted: Sequence[Any]) -> list[tuple[int, ...]]:
     """Return the indices of the operands of each product, in order; each result is appended to the operands."""
     labels = dict.fromkeys(label for operand in operands for label in operand.labels)
     # einsum_path has only 52 letters: with more labels, the operands are multiplied in pairs as they come.

@@ -15,7 +15,7 @@ from ..math.casting import cast
 from ..support.array_library import scipy_linalg
 from ..support.common import size_along, zeros_like
 from ..support.literals import c128, f64
-from .common import LAPACK, cubic, lapack, square
+from .common import LAPACK, cubic_cost, call_linalg, square_shape
 from .transposing import adjoint
 
 _A = f64([[0.5, -1, 0.25], [2, 0.1, -0.5], [-0.75, 1, -0.3]])
@@ -41,7 +41,7 @@ _PADE = (
 _BOUND = 5.371920351148152
 
 
-def _halvings(xp: Any, x: Any) -> Any:
+def _count_halvings(xp: Any, x: Any) -> Any:
     """Return the number of halvings that bring the norm of each matrix within the bound, as ``[..., 1, 1]``."""
     size = xp.max(xp.sum(xp.absolute(x), axis=-2), axis=-1)[..., None, None]
     # No number of halvings makes NaN or infinity small: such matrices are left as they are.
@@ -50,7 +50,7 @@ def _halvings(xp: Any, x: Any) -> Any:
     return xp.ceil(xp.log(ratio) / xp.asarray(np.log(2), size.dtype))
 
 
-def _pade(xp: Any, x: Any) -> Any:
+def _pade_approximant(xp: Any, x: Any) -> Any:
     """Return the approximant of matrices whose norm is within the bound (Higham, 2005, equation 2.13)."""
     b = [c / _PADE[0] for c in _PADE]
     one = xp.asarray(np.eye(x.shape[-1], dtype=x.dtype))
@@ -60,17 +60,17 @@ def _pade(xp: Any, x: Any) -> Any:
     odd = xp.matmul(x6, b[13] * x6 + b[11] * x4 + b[9] * x2) + b[7] * x6 + b[5] * x4 + b[3] * x2 + b[1] * one
     even = xp.matmul(x6, b[12] * x6 + b[10] * x4 + b[8] * x2) + b[6] * x6 + b[4] * x4 + b[2] * x2 + b[0] * one
     odd = xp.matmul(x, odd)
-    return lapack(xp, "solve", even - odd, even + odd, may_fail=False)
+    return call_linalg(xp, "solve", even - odd, even + odd, may_fail=False)
 
 
-def _expm(xp: Any, x: Any) -> Any:
+def _compute_expm(xp: Any, x: Any) -> Any:
     """Halve matrices until their norms are small, take the approximant, and square it as often."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"expm takes square matrices, got shape {list(x.shape)}")
     if not x.size:
         return x.copy()
-    times = _halvings(xp, x)
-    y = _pade(xp, x / xp.asarray(2, times.dtype) ** times)
+    times = _count_halvings(xp, x)
+    y = _pade_approximant(xp, x / xp.asarray(2, times.dtype) ** times)
     # Matrices of a batch need different numbers of squarings: finished ones keep their value.
     for i in range(int(xp.max(times))):
         y = xp.where(times > i, xp.matmul(y, y), y)
@@ -107,10 +107,10 @@ define(
     "Expm",
     "input: T -> output: T",
     where={"T": LAPACK},
-    shape=square,
-    elements=cubic(1),
+    shape=square_shape,
+    elements=cubic_cost(1),
     reads_values=True,
-    kernel=_expm,
+    kernel=_compute_expm,
     gradient=_expm_gradient,
     samples=[
         Sample([_A], _expm_by_scipy),

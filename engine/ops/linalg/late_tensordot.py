@@ -19,17 +19,17 @@ from ..support.late_axes import among, from_zero, joined, numbers, permuted, ran
 
 def late_tensordot(a: Tensor, b: Tensor, axes: Any, name: str | None) -> Tensor:
     """Return ``tensordot(a, b, axes)``, whose dimensions are computed when a step runs."""
-    ours, theirs = _pairs(axes, rank_of(a), rank_of(b))
-    left_free, right_free = _others(a, ours), _others(b, theirs)
+    ours, theirs = _summed_dimensions(axes, rank_of(a), rank_of(b))
+    left_free, right_free = _free_dimensions(a, ours), _free_dimensions(b, theirs)
     # Checked before the reshapes, which would fail with errors about sizes that users never wrote.
     with scopes.within(control_inputs=(*scopes.current().control_inputs, _check_sizes(a, b, ours, theirs))):
-        left = _matrix(a, left_free, ours, first=True)
-        right = _matrix(b, right_free, theirs, first=False)
+        left = _reshape_to_matrix(a, left_free, ours, first=True)
+        right = _reshape_to_matrix(b, right_free, theirs, first=False)
     product = apply("MatMul", left, right, transpose_a=False, transpose_b=False)
-    return apply("Reshape", product, joined(_sizes(a, left_free), _sizes(b, right_free)), name=name)  # type: ignore[no-any-return]
+    return apply("Reshape", product, joined(_sizes_along(a, left_free), _sizes_along(b, right_free)), name=name)  # type: ignore[no-any-return]
 
 
-def _pairs(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tensor, Tensor]:
+def _summed_dimensions(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tensor, Tensor]:
     """Return the summed dimensions of a and of b as int32 vectors, counted from 0."""
     if isinstance(axes, (list, tuple)) and len(axes) == 2:
         parts = [index_tensor(each) for each in axes]
@@ -58,19 +58,19 @@ def _pairs(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tensor, Tensor]:
     return from_zero(vectors[0], rank_a), from_zero(vectors[1], rank_b)
 
 
-def _others(x: Tensor, axes: Tensor) -> Tensor:
+def _free_dimensions(x: Tensor, axes: Tensor) -> Tensor:
     """Return the dimensions that are not among the axes."""
     rank = rank_of(x)
     return apply("BooleanMask", numbers(0, rank), apply("LogicalNot", among(axes, rank)))  # type: ignore[no-any-return]
 
 
-def _sizes(x: Tensor, axes: Tensor) -> Tensor:
+def _sizes_along(x: Tensor, axes: Tensor) -> Tensor:
     return apply("Gather", shape_of(x), axes, axis=0, batch_dims=0)  # type: ignore[no-any-return]
 
 
 def _check_sizes(a: Tensor, b: Tensor, ours: Tensor, theirs: Tensor) -> Operation:
     """Return an Assert of equally many summed dimensions of a and b, of the same sizes."""
-    shown = [_sizes(a, ours), _sizes(b, theirs)]
+    shown = [_sizes_along(a, ours), _sizes_along(b, theirs)]
     enough = Assert(
         apply("Equal", apply("Size", ours), apply("Size", theirs)),
         shown,
@@ -84,9 +84,9 @@ def _check_sizes(a: Tensor, b: Tensor, ours: Tensor, theirs: Tensor) -> Operatio
     )
 
 
-def _matrix(x: Tensor, free: Tensor, summed: Tensor, first: bool) -> Tensor:
+def _reshape_to_matrix(x: Tensor, free: Tensor, summed: Tensor, first: bool) -> Tensor:
     """Return a tensor as a matrix, the summed dimensions as columns, or as rows unless `first`."""
     order = (free, summed) if first else (summed, free)
     # The product over no dimensions is 1: outer products and scalars need no cases of their own.
-    sizes = [apply("Prod", _sizes(x, each), axis=(0,), keepdims=False) for each in order]
+    sizes = [apply("Prod", _sizes_along(x, each), axis=(0,), keepdims=False) for each in order]
     return apply("Reshape", permuted(x, joined(*order)), apply("Stack", sizes, axis=0))  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.common import cotangents_of, size_along
 from ..support.literals import c128, f64
-from .common import LAPACK, cubic, product, sizes_of_matrices
+from .common import LAPACK, cubic_cost, multiply_matrices, sizes_of_matrices
 from .solving import matrix_triangular_solve
 from .transposing import adjoint
 from .triangles import half_lower
@@ -31,7 +31,7 @@ def _qr_shape(op: Operation) -> list[Shape]:
     return [leading + Shape([rows, inner]), leading + Shape([inner, columns])]
 
 
-def _qr(xp: Any, x: Any, full_matrices: bool) -> tuple[Any, Any]:
+def _compute_qr(xp: Any, x: Any, full_matrices: bool) -> tuple[Any, Any]:
     q, r = xp.linalg.qr(x, "complete" if full_matrices else "reduced")
     return q, r
 
@@ -43,14 +43,14 @@ def without_complement(basis: Tensor, g: Tensor, count: Tensor) -> tuple[Tensor,
     cotangent becomes a cotangent of the first.
     """
     first, rest = basis[..., :count], basis[..., count:]
-    moved = product(rest, product(first, g[..., count:], adjoint_a=True), adjoint_b=True)
+    moved = multiply_matrices(rest, multiply_matrices(first, g[..., count:], adjoint_a=True), adjoint_b=True)
     return first, g[..., :count] - moved
 
 
 def _gradient_of_tall(q: Tensor, r: Tensor, to_q: Tensor, to_r: Tensor) -> Tensor:
     """Return the cotangent of matrices of full column rank (Walter and Lehmann, 2018); the diagonal of r is real."""
-    inner = product(q, to_q, adjoint_a=True) - product(to_r, r, adjoint_b=True)
-    whole = to_q + product(q, half_lower(inner - adjoint(inner)) - inner)
+    inner = multiply_matrices(q, to_q, adjoint_a=True) - multiply_matrices(to_r, r, adjoint_b=True)
+    whole = to_q + multiply_matrices(q, half_lower(inner - adjoint(inner)) - inner)
     # whole @ inv(adjoint(r)), solved from the left by taking the adjoint twice.
     return adjoint(matrix_triangular_solve(r, adjoint(whole), lower=False))
 
@@ -69,12 +69,12 @@ def _qr_gradient(op: Operation, *given: Tensor | None) -> list[Any]:
     # Also right for tall matrices whose sizes are unknown: nothing is beyond the square then.
     count = size_along(x, -2)
     beyond = to_r[..., count:]  # beyond a square, x = q @ r and r = adjoint(q) @ x
-    to_q = to_q + product(x[..., count:], beyond, adjoint_b=True)
+    to_q = to_q + multiply_matrices(x[..., count:], beyond, adjoint_b=True)
     first = _gradient_of_tall(q, r[..., :count], to_q, to_r[..., :count])
-    return [apply("Concat", [first, product(q, beyond)], axis=-1)]
+    return [apply("Concat", [first, multiply_matrices(q, beyond)], axis=-1)]
 
 
-def _householder(x: Any) -> tuple[Any, Any]:
+def _expected_qr(x: Any) -> tuple[Any, Any]:
     """Return LAPACK's factors by the Gram-Schmidt process, with the signs of Householder's reflections."""
     q, r = np.zeros_like(x), np.zeros((x.shape[1], x.shape[1]), x.dtype)
     for j in range(x.shape[1]):
@@ -92,16 +92,16 @@ define(
     where={"T": LAPACK},
     attrs={"full_matrices": False},
     shape=_qr_shape,
-    elements=cubic(0.5),
-    kernel=_qr,
+    elements=cubic_cost(0.5),
+    kernel=_compute_qr,
     gradient=_qr_gradient,
     samples=[
-        Sample([_TALL], _householder),
-        Sample([_SQUARE], _householder),
-        Sample([np.stack([_NEXT, -2 * _NEXT])], lambda x: [np.stack(p) for p in zip(*map(_householder, x))]),
-        Sample([_TALL.T.copy()], lambda x: (_householder(x[:, :2])[0], _householder(x[:, :2])[0].T @ x)),
+        Sample([_TALL], _expected_qr),
+        Sample([_SQUARE], _expected_qr),
+        Sample([np.stack([_NEXT, -2 * _NEXT])], lambda x: [np.stack(p) for p in zip(*map(_expected_qr, x))]),
+        Sample([_TALL.T.copy()], lambda x: (_expected_qr(x[:, :2])[0], _expected_qr(x[:, :2])[0].T @ x)),
         Sample([_NEXT], lambda x: [*np.linalg.qr(x, mode="complete")], {"full_matrices": True}),
-        Sample([_Z], _householder),
+        Sample([_Z], _expected_qr),
         Sample([np.zeros((2, 0, 3))], (np.zeros((2, 0, 0)), np.zeros((2, 0, 3)))),
     ],
 )

@@ -18,7 +18,7 @@ from ..math.casting import cast
 from ..math.complex import complex, imag
 from ..support.common import scalar_like, size_along, zeros_like
 from ..support.literals import c128, f64
-from .common import DIVERGED, LAPACK, as_column, as_row, cubic, lapack, product, sizes_of_matrices
+from .common import DIVERGED, LAPACK, as_column, as_row, cubic_cost, call_linalg, multiply_matrices, sizes_of_matrices
 from .diagonals import matrix_diag, matrix_diag_part
 from .orthogonal import without_complement
 from .transposing import adjoint
@@ -45,26 +45,28 @@ def _svd_shape(op: Operation) -> list[Shape]:
     ]
 
 
-def _svd(xp: Any, x: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
-    u, s, vh = lapack(xp, "svd", x, full_matrices=full_matrices, refused=DIVERGED)
+def _compute_svd(xp: Any, x: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
+    u, s, vh = call_linalg(xp, "svd", x, full_matrices=full_matrices, refused=DIVERGED)
     return s, u, vh.swapaxes(-1, -2).conj()
 
 
-def _inner(op: Operation, s: Tensor, u: Tensor, v: Tensor, to_u: Tensor | None, to_v: Tensor | None) -> list[Tensor]:
+def _inner_cotangent(
+    op: Operation, s: Tensor, u: Tensor, v: Tensor, to_u: Tensor | None, to_v: Tensor | None
+) -> list[Tensor]:
     """Return the terms between u and adjoint(v) for turns of the vectors among themselves (Wan and Zhang, 2019)."""
     squares = s * s
     apart = apply("ExpandDims", squares, axis=-2) - apply("ExpandDims", squares, axis=-1)
     turn = cast(div_no_nan(scalar_like(1, s), apart), u.dtype)  # 0 between equal values, whose vectors are arbitrary
     terms = []
     if to_u is not None:
-        x = product(u, to_u, adjoint_a=True)
+        x = multiply_matrices(u, to_u, adjoint_a=True)
         terms.append((x * turn + adjoint(x * turn)) * as_row(s, u))
         # Each pair of complex vectors has a phase in common, which real vectors do not have.
         if u.dtype.is_complex:
             angles = imag(matrix_diag_part(x))
             terms.append(matrix_diag(div_no_nan(complex(zeros_like(angles), angles), cast(s, u.dtype))))
     if to_v is not None:
-        y = product(v, to_v, adjoint_a=True)
+        y = multiply_matrices(v, to_v, adjoint_a=True)
         terms.append(as_column(s, v) * (y * turn + adjoint(y * turn)))
     return terms
 
@@ -76,23 +78,23 @@ def _svd_gradient(op: Operation, to_s: Tensor | None, to_u: Tensor | None, to_v:
         count = size_along(s, -1)
         u, to_u = without_complement(u, zeros_like(u) if to_u is None else to_u, count)
         v, to_v = without_complement(v, zeros_like(v) if to_v is None else to_v, count)
-    inner = _inner(op, s, u, v, to_u, to_v)
+    inner = _inner_cotangent(op, s, u, v, to_u, to_v)
     if to_s is not None:
         inner.append(matrix_diag(cast(to_s, u.dtype)))
     inverse = cast(div_no_nan(scalar_like(1, s), s), u.dtype)
-    terms = [product(product(u, sum(inner[1:], inner[0])), v, adjoint_b=True)]
+    terms = [multiply_matrices(multiply_matrices(u, sum(inner[1:], inner[0])), v, adjoint_b=True)]
     # A square u or v spans the whole space, so that nothing is outside of it.
     _, rows, columns, fewer = sizes_of_matrices(op)
     if to_u is not None and (fewer is None or fewer != rows):
-        terms.append(product(_outside(u, to_u) * as_row(inverse, u), v, adjoint_b=True))
+        terms.append(multiply_matrices(_orthogonal_part(u, to_u) * as_row(inverse, u), v, adjoint_b=True))
     if to_v is not None and (fewer is None or fewer != columns):
-        terms.append(product(u * as_row(inverse, u), _outside(v, to_v), adjoint_b=True))
+        terms.append(multiply_matrices(u * as_row(inverse, u), _orthogonal_part(v, to_v), adjoint_b=True))
     return [sum(terms[1:], terms[0])]
 
 
-def _outside(basis: Tensor, g: Tensor) -> Tensor:
+def _orthogonal_part(basis: Tensor, g: Tensor) -> Tensor:
     """Return the part of `g` that is orthogonal to the columns of `basis`."""
-    return g - product(basis, product(basis, g, adjoint_a=True))
+    return g - multiply_matrices(basis, multiply_matrices(basis, g, adjoint_a=True))
 
 
 def _by_eigenvalues(x: Any) -> Any:
@@ -100,7 +102,7 @@ def _by_eigenvalues(x: Any) -> Any:
     return np.sqrt(np.linalg.eigvalsh(gram))[..., ::-1]
 
 
-def _plain(x: Any, full: bool = False) -> list[Any]:
+def _expected_svd(x: Any, full: bool = False) -> list[Any]:
     u, s, vh = np.linalg.svd(x, full_matrices=full)
     return [s, u, vh.conj().T]
 
@@ -111,18 +113,20 @@ define(
     where={"T": LAPACK},
     attrs={"full_matrices": False},
     shape=_svd_shape,
-    elements=cubic(2),
+    elements=cubic_cost(2),
     reads_values=True,
-    kernel=_svd,
+    kernel=_compute_svd,
     gradient=_svd_gradient,
     samples=[
-        Sample([_TALL], _plain),
-        Sample([_SQUARE], _plain),
-        Sample([np.stack([_NEXT, -2 * _NEXT])], lambda x: [np.stack(p) for p in zip(*map(_plain, x), strict=True)]),
-        Sample([_NEXT], lambda x: _plain(x, full=True), {"full_matrices": True}),
-        Sample([_NEXT.T.copy()], _plain),
-        Sample([_NEXT.T.copy()], lambda x: _plain(x, full=True), {"full_matrices": True}),
-        Sample([_Z], _plain, differentiable=False),
+        Sample([_TALL], _expected_svd),
+        Sample([_SQUARE], _expected_svd),
+        Sample(
+            [np.stack([_NEXT, -2 * _NEXT])], lambda x: [np.stack(p) for p in zip(*map(_expected_svd, x), strict=True)]
+        ),
+        Sample([_NEXT], lambda x: _expected_svd(x, full=True), {"full_matrices": True}),
+        Sample([_NEXT.T.copy()], _expected_svd),
+        Sample([_NEXT.T.copy()], lambda x: _expected_svd(x, full=True), {"full_matrices": True}),
+        Sample([_Z], _expected_svd, differentiable=False),
         Sample([np.zeros((2, 0, 3))], (np.zeros((2, 0)), np.zeros((2, 0, 0)), np.zeros((2, 3, 0)))),
     ],
 )
@@ -132,9 +136,9 @@ define(
     "tensor: T -> s: T.real",
     where={"T": LAPACK},
     shape=_values_shape,
-    elements=cubic(1),
+    elements=cubic_cost(1),
     reads_values=True,
-    kernel=lambda xp, x: lapack(xp, "svd", x, compute_uv=False, refused=DIVERGED),
+    kernel=lambda xp, x: call_linalg(xp, "svd", x, compute_uv=False, refused=DIVERGED),
     gradient=lambda op, g: _values_gradient(op, g),
     samples=[
         Sample([_TALL], _by_eigenvalues),
@@ -148,7 +152,7 @@ define(
 
 def _values_gradient(op: Operation, g: Tensor) -> list[Any]:
     _, u, v = apply("Svd", op.inputs[0])
-    return [product(u * as_row(g, u), v, adjoint_b=True)]
+    return [multiply_matrices(u * as_row(g, u), v, adjoint_b=True)]
 
 
 @public
@@ -200,7 +204,7 @@ def _inverse_shape(op: Operation) -> Shape:
 
 def _pseudo_inverse(xp: Any, x: Any, rcond: float | None) -> Any:
     """Invert the singular values above `rcond` times the largest, and replace the others by 0."""
-    u, s, vh = lapack(xp, "svd", x, full_matrices=False, refused=DIVERGED)
+    u, s, vh = call_linalg(xp, "svd", x, full_matrices=False, refused=DIVERGED)
     if rcond is None:
         rcond = 10 * max(x.shape[-2:]) * float(np.finfo(s.dtype).eps)
     largest = s[..., :1]  # NumPy and CuPy sort them in descending order
@@ -213,11 +217,11 @@ def _pseudo_inverse(xp: Any, x: Any, rcond: float | None) -> Any:
 def _pseudo_inverse_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Return the cotangent of matrices of locally constant rank (Golub and Pereyra, 1973)."""
     x, y = op.inputs[0], op.outputs[0]
-    back = product(y, product(g, y, adjoint_b=True), adjoint_a=True)
-    left = product(product(g, y, adjoint_a=True), y, adjoint_b=True)
-    right = product(y, product(y, g, adjoint_b=True), adjoint_a=True)
-    left = left - product(x, product(y, left))
-    right = right - product(product(right, y), x)
+    back = multiply_matrices(y, multiply_matrices(g, y, adjoint_b=True), adjoint_a=True)
+    left = multiply_matrices(multiply_matrices(g, y, adjoint_a=True), y, adjoint_b=True)
+    right = multiply_matrices(y, multiply_matrices(y, g, adjoint_b=True), adjoint_a=True)
+    left = left - multiply_matrices(x, multiply_matrices(y, left))
+    right = right - multiply_matrices(multiply_matrices(right, y), x)
     return [left + right - back]
 
 
@@ -227,7 +231,7 @@ define(
     where={"T": LAPACK},
     attrs={"rcond": None},
     shape=_inverse_shape,
-    elements=cubic(2),
+    elements=cubic_cost(2),
     reads_values=True,
     kernel=_pseudo_inverse,
     gradient=_pseudo_inverse_gradient,

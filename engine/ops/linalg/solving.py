@@ -17,9 +17,9 @@ from ...ir.tensor import Tensor
 from ..support.array_library import scipy_linalg
 from ..support.common import sum_to
 from ..support.literals import c128, f64
-from .common import LAPACK, cubic, lapack, matrices, product, square
+from .common import LAPACK, cubic_cost, call_linalg, matrices_shape, multiply_matrices, square_shape
 from .transposing import matrix_transpose
-from .triangles import triangle
+from .triangles import take_triangle
 
 _A = f64([[4, 1, -1], [2, 5, 0.5], [-1, 3, 6]])
 _B = f64([[1, 2], [-3, 0.5], [2, 4]])
@@ -31,7 +31,7 @@ _SINGULAR = "use matrix_solve_ls(fast=False) or pinv, or add a small multiple of
 
 def _solution_shape(op: Operation) -> Shape:
     """Return the broadcast shape of the solutions; refuse right sides with another number of rows."""
-    a, b = square(op), matrices(op, 1)
+    a, b = square_shape(op), matrices_shape(op, 1)
     if a.rank is None or b.rank is None:
         return Shape(None)
     if None not in (a[-1], b[-2]) and a[-1] != b[-2]:
@@ -54,20 +54,20 @@ def _in_batches(xp: Any, a: Any, b: Any, what: str) -> tuple[Any, Any]:
     return xp.broadcast_to(a, leading + a.shape[-2:]), xp.broadcast_to(b, leading + b.shape[-2:])
 
 
-def _adjoint(a: Any) -> Any:
+def _adjoint_matrices(a: Any) -> Any:
     return a.swapaxes(-1, -2).conj()
 
 
-def _solve(xp: Any, a: Any, b: Any, adjoint: bool) -> Any:
+def _compute_solve(xp: Any, a: Any, b: Any, adjoint: bool) -> Any:
     a, b = _in_batches(xp, a, b, "matrix_solve")
-    return lapack(xp, "solve", _adjoint(a) if adjoint else a, b, refused=_SINGULAR)
+    return call_linalg(xp, "solve", _adjoint_matrices(a) if adjoint else a, b, refused=_SINGULAR)
 
 
 def _solve_gradient(op: Operation, g: Tensor) -> list[Any]:
     (a, b), x, adj = op.inputs, op.outputs[0], op.attrs["adjoint"]
     # The cotangent of b solves the adjoint system; for a, x = inv(a) @ b leaves -to_b @ adjoint(x).
     to_b = apply("MatrixSolve", a, g, adjoint=not adj)
-    to_a = -product(x, to_b, adjoint_b=True) if adj else -product(to_b, x, adjoint_b=True)
+    to_a = -multiply_matrices(x, to_b, adjoint_b=True) if adj else -multiply_matrices(to_b, x, adjoint_b=True)
     return [sum_to(to_a, a), sum_to(to_b, b)]
 
 
@@ -81,9 +81,9 @@ define(
     where={"T": LAPACK},
     attrs={"adjoint": False},
     shape=_solution_shape,
-    elements=cubic(0.2),
+    elements=cubic_cost(0.2),
     reads_values=True,
-    kernel=_solve,
+    kernel=_compute_solve,
     gradient=_solve_gradient,
     samples=[
         Sample([_A, _B], _by_inverse),
@@ -131,7 +131,7 @@ def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None 
     return apply("MatrixSolve", matrix, rhs, name=name, adjoint=bool(adjoint))  # type: ignore[no-any-return]
 
 
-def _substitute(a: Any, b: Any, lower: bool) -> Any:
+def _substitute_rows(a: Any, b: Any, lower: bool) -> Any:
     """Solve many triangular systems at once, row by row."""
     n = a.shape[-1]
     x = b.copy()
@@ -159,27 +159,27 @@ def _solve_triangular(xp: Any, a: Any, b: Any, lower: bool, adjoint: bool) -> An
     if xp is not np:
         # The general solver reads the whole matrix, and the other triangle may hold anything.
         whole = xp.tril(a) if lower else xp.triu(a)
-        return lapack(xp, "solve", _adjoint(whole) if adjoint else whole, b, refused=_SINGULAR)
-    # Checked here because `_substitute` would divide by zero instead of failing.
+        return call_linalg(xp, "solve", _adjoint_matrices(whole) if adjoint else whole, b, refused=_SINGULAR)
+    # Checked here because `_substitute_rows` would divide by zero instead of failing.
     if (np.diagonal(a, 0, -2, -1) == 0).any():
         raise np.linalg.LinAlgError(f"matrix_triangular_solve: there is a zero on the diagonal: {_SINGULAR}")
     if not b.size:
         return b.copy()
     if math.prod(a.shape[:-2]) <= a.shape[-1]:  # a Python loop over matrices, if shorter than over rows
         return _each_triangular(a, b, lower, adjoint)
-    return _substitute(_adjoint(a), b, not lower) if adjoint else _substitute(a, b, lower)
+    return _substitute_rows(_adjoint_matrices(a), b, not lower) if adjoint else _substitute_rows(a, b, lower)
 
 
 def _triangular_gradient(op: Operation, g: Tensor) -> list[Any]:
     (a, b), x = op.inputs, op.outputs[0]
     lower, adj = op.attrs["lower"], op.attrs["adjoint"]
     to_b = apply("MatrixTriangularSolve", a, g, lower=lower, adjoint=not adj)
-    to_a = -product(x, to_b, adjoint_b=True) if adj else -product(to_b, x, adjoint_b=True)
+    to_a = -multiply_matrices(x, to_b, adjoint_b=True) if adj else -multiply_matrices(to_b, x, adjoint_b=True)
     # The other triangle is not read, and gets no cotangent.
-    return [sum_to(triangle(to_a, lower), a), sum_to(to_b, b)]
+    return [sum_to(take_triangle(to_a, lower), a), sum_to(to_b, b)]
 
 
-def _lower(a: Any, b: Any) -> Any:
+def _solve_lower_triangle(a: Any, b: Any) -> Any:
     return _by_inverse(np.tril(a), b)
 
 
@@ -191,22 +191,22 @@ define(
     where={"T": LAPACK},
     attrs={"lower": True, "adjoint": False},
     shape=_solution_shape,
-    elements=cubic(0.1),
+    elements=cubic_cost(0.1),
     reads_values=True,
     kernel=_solve_triangular,
     gradient=_triangular_gradient,
     samples=[
-        Sample([_A, _B], _lower),
+        Sample([_A, _B], _solve_lower_triangle),
         Sample([_A, _B], lambda a, b: _by_inverse(np.tril(a).T, b), {"adjoint": True}),
         Sample([_A, _B], lambda a, b: _by_inverse(np.triu(a), b), {"lower": False}),
         Sample([_Z, _W], lambda a, b: _by_inverse(np.triu(a).conj().T, b), {"lower": False, "adjoint": True}),
-        Sample([_MANY, _B], _lower),
+        Sample([_MANY, _B], _solve_lower_triangle),
         Sample(
             [_MANY, _B],
             lambda a, b: _by_inverse(np.triu(a).swapaxes(-1, -2), b),
             {"lower": False, "adjoint": True},
         ),
-        Sample([_A, np.stack([_B, -_B])], _lower),
+        Sample([_A, np.stack([_B, -_B])], _solve_lower_triangle),
         Sample([np.zeros((2, 0, 0)), np.zeros((2, 0, 3))], np.zeros((2, 0, 3))),
     ],
 )
@@ -256,12 +256,14 @@ define(
     "MatrixInverse",
     "input: T -> output: T",
     where={"T": LAPACK},
-    shape=square,
-    elements=cubic(0.4),
+    shape=square_shape,
+    elements=cubic_cost(0.4),
     reads_values=True,
-    kernel=lambda xp, x: lapack(xp, "inv", x, refused=_SINGULAR),
+    kernel=lambda xp, x: call_linalg(xp, "inv", x, refused=_SINGULAR),
     # With the inverse y: -adjoint(y) @ g @ adjoint(y).
-    gradient=lambda op, g: [-product(op.outputs[0], product(g, op.outputs[0], adjoint_b=True), adjoint_a=True)],
+    gradient=lambda op, g: [
+        -multiply_matrices(op.outputs[0], multiply_matrices(g, op.outputs[0], adjoint_b=True), adjoint_a=True)
+    ],
     samples=[
         Sample([f64([[2, 1], [1, 1]])], f64([[1, -1], [-1, 2]])),
         Sample([_BATCH], lambda a: np.linalg.solve(a, np.broadcast_to(np.eye(3), a.shape))),

@@ -19,7 +19,7 @@ from ..support.literals import c128, f64, i32
 _ELEMENTS = {"T": (*dtypes.NUMERIC, dtypes.bool_)}
 
 
-def _diag(xp: Any, diagonal: Any) -> Any:
+def _compute_diag(xp: Any, diagonal: Any) -> Any:
     out = xp.zeros(diagonal.shape * 2, diagonal.dtype)
     # In the flat result, elements of the diagonal are `size + 1` apart.
     out.reshape(-1)[:: diagonal.size + 1] = diagonal.reshape(-1)
@@ -32,7 +32,7 @@ define(
     where=_ELEMENTS,
     shape=lambda op: op.inputs[0].shape + op.inputs[0].shape,
     elements=lambda diagonal: diagonal.size**2,
-    kernel=_diag,
+    kernel=_compute_diag,
     gradient=lambda op, g: [diag_part(g)],
     samples=[
         Sample([f64([1, 2])], f64([[1, 0], [0, 2]])),
@@ -61,7 +61,7 @@ def _part_shape(op: Operation) -> Shape:
     return first.merge(second)  # type: ignore[no-any-return]
 
 
-def _part(xp: Any, x: Any) -> Any:
+def _compute_diag_part(xp: Any, x: Any) -> Any:
     shape = x.shape[: x.ndim // 2]
     if x.shape != shape * 2:
         raise ValueError(f"diag_part: the dimensions of a tensor {x.shape} are not those of a diagonal twice")
@@ -73,7 +73,7 @@ define(
     "input: T -> diagonal: T",
     where=_ELEMENTS,
     shape=_part_shape,
-    kernel=_part,
+    kernel=_compute_diag_part,
     gradient=lambda op, g: [diag(g)],
     samples=[
         Sample([f64([[1, 2], [3, 4]])], f64([1, 4])),

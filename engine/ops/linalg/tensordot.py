@@ -11,7 +11,7 @@ from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..array.concat import stack, unstack
 from ..support.arguments import alike, axis_within, index_tensor, static_int, static_ints
-from .contracting import Labelled, contract
+from .contracting import Labelled, contract_pair
 from .late_tensordot import late_tensordot
 
 
@@ -52,7 +52,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     x, y = alike(a, b)
     if x.rank is None or y.rank is None or (as_symbolic(axes) and static_value(index_tensor(axes)) is None):
         return late_tensordot(x, y, axes, name)
-    ours, theirs = _axes(axes, len(x.shape), len(y.shape))
+    ours, theirs = _summed_axes(axes, len(x.shape), len(y.shape))
     for i, j in zip(ours, theirs, strict=True):
         if None not in (x.shape[i], y.shape[j]) and x.shape[i] != y.shape[j]:
             raise ShapeError(
@@ -65,11 +65,11 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     left = tuple(("sum", ours.index(i)) if i in ours else ("a", i) for i in range(len(x.shape)))
     right = tuple(("sum", theirs.index(i)) if i in theirs else ("b", i) for i in range(len(y.shape)))
     kept = [label for label in (*left, *right) if label[0] != "sum"]
-    result = contract(Labelled(x, left), Labelled(y, right), kept).ordered(kept).tensor
+    result = contract_pair(Labelled(x, left), Labelled(y, right), kept).ordered(kept).tensor
     return result if name is None else apply("Identity", result, name=name)
 
 
-def _axes(axes: Any, rank_a: int, rank_b: int) -> tuple[list[int], list[int]]:
+def _summed_axes(axes: Any, rank_a: int, rank_b: int) -> tuple[list[int], list[int]]:
     """Return the summed dimensions of a and of b, counted from 0."""
     known: Any = static_value(axes) if isinstance(axes, Tensor) else axes
     if not hasattr(known, "__len__") or getattr(known, "ndim", 1) == 0:

@@ -14,18 +14,18 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.complex import conj
 from ..support.literals import f64, i32
-from .common import matrices
+from .common import matrices_shape
 
 
-def _shape(op: Operation) -> Shape:
-    shape = matrices(op)
+def _infer_transposed_shape(op: Operation) -> Shape:
+    shape = matrices_shape(op)
     return shape if shape.rank is None else Shape([*shape.dims[:-2], shape[-1], shape[-2]])
 
 
 define(
     "MatrixTranspose",
     "x: T -> y: T",
-    shape=_shape,
+    shape=_infer_transposed_shape,
     kernel=lambda xp, x: x.swapaxes(-1, -2),
     gradient=lambda op, g: [matrix_transpose(g)],
     samples=[

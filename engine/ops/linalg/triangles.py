@@ -16,18 +16,18 @@ from ...ir.tensor import Tensor
 from ..math.reductions import reduce_sum
 from ..support.arguments import index_tensor, only_scalars
 from ..support.literals import c128, f64, i32, i64
-from .common import matrices
+from .common import matrices_shape
 from .diagonals import matrix_diag_part, matrix_set_diag
 
 _X = f64([[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]])
 
 
-def _shape(op: Operation) -> Shape:
+def _infer_band_part_shape(op: Operation) -> Shape:
     only_scalars(op, 1, 2)
-    return matrices(op)
+    return matrices_shape(op)
 
 
-def _band(xp: Any, x: Any, num_lower: Any, num_upper: Any) -> Any:
+def _compute_band_part(xp: Any, x: Any, num_lower: Any, num_upper: Any) -> Any:
     rows, columns = x.shape[-2:]
     lower, upper = int(num_lower), int(num_upper)
     above = xp.arange(columns) - xp.arange(rows)[:, None]
@@ -40,8 +40,8 @@ define(
     "MatrixBandPart",
     "input: T, num_lower: host I, num_upper: host I -> band: T",
     where={"T": (*dtypes.NUMERIC, dtypes.bool_), "I": dtypes.INDEX},
-    shape=_shape,
-    kernel=_band,
+    shape=_infer_band_part_shape,
+    kernel=_compute_band_part,
     gradient=lambda op, g: [apply("MatrixBandPart", g, *op.inputs[1:]), None, None],
     samples=[
         Sample([_X, i32(1), i32(0)], f64([[1, 0, 0, 0], [5, 6, 0, 0], [0, 8, 7, 0]])),
@@ -88,14 +88,14 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
     return apply("MatrixBandPart", input, lower, upper, name=name)  # type: ignore[no-any-return]
 
 
-def triangle(x: Tensor, lower: bool) -> Tensor:
+def take_triangle(x: Tensor, lower: bool) -> Tensor:
     """Return the `lower` or the upper triangles of the square matrices `x`."""
     return matrix_band_part(x, -1, 0) if lower else matrix_band_part(x, 0, -1)
 
 
 def half_lower(x: Tensor) -> Tensor:
     """Return the lower triangles of square `x`, diagonals halved; adding the adjoint restores a Hermitian `x`."""
-    return matrix_set_diag(triangle(x, lower=True), matrix_diag_part(x) * 0.5)
+    return matrix_set_diag(take_triangle(x, lower=True), matrix_diag_part(x) * 0.5)
 
 
 @public

@@ -21,7 +21,7 @@ from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.arguments import listed
-from ..support.batching import again
+from ..support.batching import emit_copy
 from ..support.common import broadcast_all, zeros_like
 from ..support.families import Binary, binary, sampled, typed
 from ..support.fusing import elementwise
@@ -69,7 +69,7 @@ multiply: Binary = binary(
 )
 
 
-def _division(op: Operation) -> Shape:
+def _infer_quotient_shape(op: Operation) -> Shape:
     """Return the broadcast shape of a quotient; raise DtypeError for integers."""
     if op.inputs[0].dtype.is_integer:
         raise DtypeError(
@@ -87,7 +87,7 @@ divide: Binary = binary(
     "divide",
     "Divide elementwise; integers are refused (use ``floordiv`` or cast them).",
     kernel=Ufunc("divide"),
-    shape=_division,
+    shape=_infer_quotient_shape,
     gradient=lambda x, y, z, g: (divide_unless_zero(g, conj(y)), -multiply_unless_zero(g, conj(z / y))),
     samples=sampled(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
     examples={"[7.0, -7.0], 2": "array([ 3.5, -3.5], dtype=float32)"},
@@ -97,20 +97,20 @@ truediv: Binary = divide
 div: Binary = divide
 
 
-def _nonzero(xp: Any, x: Any, y: Any) -> None:
+def _refuse_zero_divisors(xp: Any, x: Any, y: Any) -> None:
     if y.dtype.kind in "iu" and x.size and not xp.all(y):
         raise ZeroDivisionError("integer division by zero")
 
 
 @typed
 def _floor_divide(xp: Any, x: Any, y: Any) -> Any:
-    _nonzero(xp, x, y)
+    _refuse_zero_divisors(xp, x, y)
     return xp.floor_divide(x, y)
 
 
 @typed
 def _floor_mod(xp: Any, x: Any, y: Any) -> Any:
-    _nonzero(xp, x, y)
+    _refuse_zero_divisors(xp, x, y)
     return xp.remainder(x, y)
 
 
@@ -146,7 +146,7 @@ floormod: Binary = binary(
 mod: Binary = floormod
 
 
-def _lowered(x: Tensor, y: Tensor) -> Tensor:
+def _slope_exponent(x: Tensor, y: Tensor) -> Tensor:
     """Return the exponent ``y - 1`` of the slope, with 1 instead of -1 where `x` and `y` are 0.
 
     A power with exponent 0 is constant; ``1 / x`` would make its higher derivatives infinite or NaN at 0.
@@ -159,7 +159,7 @@ def _lowered(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    slope = multiply_unless_zero(y, pow(x, _lowered(x, y)))
+    slope = multiply_unless_zero(y, pow(x, _slope_exponent(x, y)))
     # The logarithm of 1 stands in where `x` has none, so that no NaN reaches the cotangent of `y`.
     defined = apply("NotEqual", x, 0) if x.dtype.is_complex else x > 0
     logarithm = apply("Log", apply("Where", defined, x, 1))
@@ -361,12 +361,12 @@ def _add_all(xp: Any, first: Any, *rest: Any) -> Any:
 def _batch_sum(op: Operation, varying: Sequence[bool]) -> Batched | None:
     """Rebuild AddN where all terms vary, else a chain of Add, which broadcasts the other terms."""
     if all(varying):
-        return lambda builder, operands: again(builder, op, operands)
+        return lambda builder, operands: emit_copy(builder, op, operands)
 
-    def emit(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
+    def emit_sum(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
         return [functools.reduce(lambda a, b: builder.tensor("Add", a, b), operands)]
 
-    return emit
+    return emit_sum
 
 
 def _has_equal_terms(op: Operation) -> bool:

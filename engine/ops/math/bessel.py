@@ -28,30 +28,30 @@ _FAR = 1e9  # beyond, SciPy fails for scaled functions of higher orders; two ter
 _ANGLES = (np.arange(4000) + 0.5) * (math.pi / 4000)
 
 
-def _i(order: int, scaled: bool = False) -> Callable[[Any], Any]:
+def _integral_of_i(order: int, scaled: bool = False) -> Callable[[Any], Any]:
     """Return the function by its integral, the mean of ``exp(x * cos(t)) * cos(order * t)`` over t."""
 
-    def reference(x: Any) -> Any:
+    def integrate_i(x: Any) -> Any:
         exponent = x[:, None] * np.cos(_ANGLES) - (np.abs(x)[:, None] if scaled else 0)
         return (np.exp(exponent) * np.cos(order * _ANGLES)).mean(-1)
 
-    return reference
+    return integrate_i
 
 
-def _j(order: int) -> Callable[[Any], Any]:
+def _integral_of_j(order: int) -> Callable[[Any], Any]:
     """Return the function by its integral, the mean of ``cos(order * t - x * sin(t))`` over t."""
     return lambda x: np.cos(order * _ANGLES - x[:, None] * np.sin(_ANGLES)).mean(-1)
 
 
-def _k(order: int, scaled: bool = False) -> Callable[[Any], Any]:
+def _integral_of_k(order: int, scaled: bool = False) -> Callable[[Any], Any]:
     """Return the function by its integral of ``exp(-x * cosh(t)) * cosh(order * t)`` over t from 0."""
     t = (np.arange(8000) + 0.5) * 1e-3  # up to 8, where the integrand of all samples has vanished
 
-    def reference(x: Any) -> Any:
+    def integrate_k(x: Any) -> Any:
         exponent = -x[:, None] * (np.cosh(t) - (1 if scaled else 0))
         return (np.exp(exponent) * np.cosh(order * t)).sum(-1) * 1e-3
 
-    return reference
+    return integrate_k
 
 
 def _scaled_i(order: int) -> Callable[..., Any]:
@@ -61,11 +61,11 @@ def _scaled_i(order: int) -> Callable[..., Any]:
     """
     by_library = arrays.by_special(f"i{order}e")
 
-    def kernel(xp: Any, x: Any) -> Any:
+    def compute_scaled_i(xp: Any, x: Any) -> Any:
         near = by_library(xp, x)
         if xp is np:
             return near
-        x = arrays.wide(xp, x)
+        x = arrays.cast_to_accumulator(xp, x)
         size = xp.absolute(x)
         is_far = size > math.log(np.finfo(x.dtype).max) / 2
         size = xp.where(is_far, size, xp.ones((), x.dtype))
@@ -76,10 +76,10 @@ def _scaled_i(order: int) -> Callable[..., Any]:
         far = total / xp.sqrt(size * (2 * math.pi))
         return xp.where(is_far, far * xp.sign(x) if order % 2 else far, near)
 
-    return kernel
+    return compute_scaled_i
 
 
-def _bessel(
+def _declare_bessel(
     function: str,
     what: str,
     gradient: Callable[[Tensor, Tensor], Tensor],
@@ -99,58 +99,61 @@ def _bessel(
     )
 
 
-bessel_i0: Unary = _bessel(
+bessel_i0: Unary = _declare_bessel(
     "i0",
     "Modified Bessel function of the first kind and order 0",
     lambda x, y: bessel_i1(x),
-    [Sample([_X], _i(0))],
+    [Sample([_X], _integral_of_i(0))],
     {"np.array([0.0, 1.0])": "array([1.        , 1.26606588])"},
 )
 
-bessel_i1: Unary = _bessel(
+bessel_i1: Unary = _declare_bessel(
     "i1",
     "Modified Bessel function of the first kind and order 1",
     lambda x, y: (bessel_i0(x) + apply("BesselI", x, order=2)) * 0.5,
-    [Sample([_X], _i(1))],
+    [Sample([_X], _integral_of_i(1))],
     {"np.array([0.0, 1.0])": "array([0.       , 0.5651591])"},
 )
 
-bessel_i0e: Unary = _bessel(
+bessel_i0e: Unary = _declare_bessel(
     "i0e",
     "Modified Bessel function of the first kind and order 0, times ``exp(-abs(x))``",
     lambda x, y: bessel_i1e(x) - sign(x) * y,
-    [Sample([_X[1:]], _i(0, True)), Sample([f64([0, 800])], f64([1, 0.014106945005869184]), differentiable=False)],
+    [
+        Sample([_X[1:]], _integral_of_i(0, True)),
+        Sample([f64([0, 800])], f64([1, 0.014106945005869184]), differentiable=False),
+    ],
     {"np.array([0.0, 1000.0])": "array([1.        , 0.01261724])"},
 )
 
-bessel_i1e: Unary = _bessel(
+bessel_i1e: Unary = _declare_bessel(
     "i1e",
     "Modified Bessel function of the first kind and order 1, times ``exp(-abs(x))``",
     lambda x, y: (bessel_i0e(x) + apply("BesselI", x, order=2, scaled=True)) * 0.5 - sign(x) * y,
     [
-        Sample([_X[1:]], _i(1, True)),
+        Sample([_X[1:]], _integral_of_i(1, True)),
         Sample([f64([0, -800])], f64([0, -0.014098125406526996]), differentiable=False),
     ],
     {"np.array([0.0, 1000.0])": "array([0.        , 0.01261093])"},
 )
 
-bessel_j0: Unary = _bessel(
+bessel_j0: Unary = _declare_bessel(
     "j0",
     "Bessel function of the first kind and order 0",
     lambda x, y: -bessel_j1(x),
-    [Sample([_X], _j(0))],
+    [Sample([_X], _integral_of_j(0))],
     {"np.array([0.0, 1.0])": "array([1.        , 0.76519769])"},
 )
 
-bessel_j1: Unary = _bessel(
+bessel_j1: Unary = _declare_bessel(
     "j1",
     "Bessel function of the first kind and order 1",
     lambda x, y: (bessel_j0(x) - apply("BesselJ", x, order=2)) * 0.5,
-    [Sample([_X], _j(1))],
+    [Sample([_X], _integral_of_j(1))],
     {"np.array([0.0, 1.0])": "array([0.        , 0.44005059])"},
 )
 
-bessel_y0: Unary = _bessel(
+bessel_y0: Unary = _declare_bessel(
     "y0",
     "Bessel function of the second kind and order 0; NaN for negative numbers",
     lambda x, y: -bessel_y1(x),
@@ -161,7 +164,7 @@ bessel_y0: Unary = _bessel(
     {"np.array([0.0, 1.0])": "array([      -inf, 0.08825696])"},
 )
 
-bessel_y1: Unary = _bessel(
+bessel_y1: Unary = _declare_bessel(
     "y1",
     "Bessel function of the second kind and order 1; NaN for negative numbers",
     lambda x, y: bessel_y0(x) - y / x,
@@ -172,35 +175,35 @@ bessel_y1: Unary = _bessel(
     {"np.array([0.0, 1.0])": "array([       -inf, -0.78121282])"},
 )
 
-bessel_k0: Unary = _bessel(
+bessel_k0: Unary = _declare_bessel(
     "k0",
     "Modified Bessel function of the second kind and order 0; NaN for negative numbers",
     lambda x, y: -bessel_k1(x),
-    [Sample([_POSITIVE], _k(0)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
+    [Sample([_POSITIVE], _integral_of_k(0)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
     {"np.array([0.0, 1.0])": "array([       inf, 0.42102444])"},
 )
 
-bessel_k1: Unary = _bessel(
+bessel_k1: Unary = _declare_bessel(
     "k1",
     "Modified Bessel function of the second kind and order 1; NaN for negative numbers",
     lambda x, y: -bessel_k0(x) - y / x,
-    [Sample([_POSITIVE], _k(1)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
+    [Sample([_POSITIVE], _integral_of_k(1)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
     {"np.array([0.0, 1.0])": "array([       inf, 0.60190723])"},
 )
 
-bessel_k0e: Unary = _bessel(
+bessel_k0e: Unary = _declare_bessel(
     "k0e",
     "Modified Bessel function of the second kind and order 0, times ``exp(x)``; NaN for negative numbers",
     lambda x, y: y - bessel_k1e(x),
-    [Sample([_POSITIVE], _k(0, True)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
+    [Sample([_POSITIVE], _integral_of_k(0, True)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
     {"np.array([1.0, 1000.0])": "array([1.14446308, 0.03962832])"},
 )
 
-bessel_k1e: Unary = _bessel(
+bessel_k1e: Unary = _declare_bessel(
     "k1e",
     "Modified Bessel function of the second kind and order 1, times ``exp(x)``; NaN for negative numbers",
     lambda x, y: y * (1 - 1 / x) - bessel_k0e(x),
-    [Sample([_POSITIVE], _k(1, True)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
+    [Sample([_POSITIVE], _integral_of_k(1, True)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
     {"np.array([1.0, 1000.0])": "array([1.63615349, 0.03964813])"},
 )
 
@@ -244,9 +247,9 @@ define(
     kernel=typed(_i_of_order),
     gradient=_i_gradient,
     samples=[
-        Sample([_X], _i(2), {"order": 2}),
-        Sample([_X], _i(3), {"order": 3}),
-        Sample([_X[1:]], _i(2, True), {"order": 2, "scaled": True}),
+        Sample([_X], _integral_of_i(2), {"order": 2}),
+        Sample([_X], _integral_of_i(3), {"order": 3}),
+        Sample([_X[1:]], _integral_of_i(2, True), {"order": 2, "scaled": True}),
     ],
 )
 
@@ -259,5 +262,5 @@ define(
     shape=same_as(0),
     kernel=typed(lambda xp, x, order: _of_order(x, order, "jv")),
     gradient=_j_gradient,
-    samples=[Sample([_X], _j(2), {"order": 2}), Sample([_X], _j(3), {"order": 3})],
+    samples=[Sample([_X], _integral_of_j(2), {"order": 2}), Sample([_X], _integral_of_j(3), {"order": 3})],
 )

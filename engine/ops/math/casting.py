@@ -35,7 +35,7 @@ def _cast_shape(op: Operation) -> Shape:
     return op.inputs[0].shape
 
 
-def _cast(xp: Any, x: Any, dtype: Any) -> Any:
+def _compute_cast(xp: Any, x: Any, dtype: Any) -> Any:
     target = dtypes.as_dtype(dtype).numpy
     # A cast to bool looks at imaginary parts too; others drop them, without the warning of NumPy.
     if x.dtype.kind == "c" and target is not None and target.kind not in "cb":
@@ -62,7 +62,7 @@ define(
     where={"T": _CASTABLE},
     attrs={"dtype": REQUIRED},
     shape=_cast_shape,
-    kernel=_cast,
+    kernel=_compute_cast,
     fuse=masked(_cast_steps),
     gradient=_cast_gradient,
     samples=[
@@ -111,13 +111,13 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
 
 
 def as_before(y: Tensor, dtype: dtypes.DType, name: str | None = None) -> Tensor:
-    """Cast `y`, computed from a `widened` tensor, back to `dtype`, under a name."""
+    """Cast `y`, computed from a `widen_halves` tensor, back to `dtype`, under a name."""
     if y.dtype is not dtype:
         return cast(y, dtype, name)
     return y if name is None else apply("Identity", y, name=name)
 
 
-def widened(x: Tensor) -> Tensor:
+def widen_halves(x: Tensor) -> Tensor:
     """Return `x` in float32, where sums and squares fit, if it is float16 or bfloat16; other tensors unchanged."""
     is_wide = x.dtype not in (dtypes.float16, dtypes.bfloat16)
     return x if is_wide else cast(x, dtypes.float32)

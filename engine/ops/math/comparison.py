@@ -25,7 +25,7 @@ _DISCRETE = NotDifferentiable("its result is bool")
 _BITS = NotDifferentiable("it works on the bits of integers")
 
 
-def _pairs(function: Callable[[Any, Any], Any], x: Any, y: Any) -> list[Sample]:
+def _pair_samples(function: Callable[[Any, Any], Any], x: Any, y: Any) -> list[Sample]:
     return [Sample([x, y], np.vectorize(function, otypes=[bool]))]
 
 
@@ -37,7 +37,7 @@ equal: Binary = binary(
     output="bool",
     kernel=Ufunc("equal"),
     gradient=_DISCRETE,
-    samples=_pairs(operator.eq, _A, _B),
+    samples=_pair_samples(operator.eq, _A, _B),
     examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([ True, False, False])"},
 )
 
@@ -49,7 +49,7 @@ not_equal: Binary = binary(
     output="bool",
     kernel=Ufunc("not_equal"),
     gradient=_DISCRETE,
-    samples=_pairs(operator.ne, _A, _B),
+    samples=_pair_samples(operator.ne, _A, _B),
     examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([False,  True,  True])"},
 )
 
@@ -61,7 +61,7 @@ less: Binary = binary(
     output="bool",
     kernel=Ufunc("less"),
     gradient=_DISCRETE,
-    samples=_pairs(operator.lt, _A, _B),
+    samples=_pair_samples(operator.lt, _A, _B),
     examples={"[1, 2, 3], 2": "array([ True, False, False])"},
 )
 
@@ -73,7 +73,7 @@ less_equal: Binary = binary(
     output="bool",
     kernel=Ufunc("less_equal"),
     gradient=_DISCRETE,
-    samples=_pairs(operator.le, _A, _B),
+    samples=_pair_samples(operator.le, _A, _B),
     examples={"[1, 2, 3], 2": "array([ True,  True, False])"},
 )
 
@@ -85,7 +85,7 @@ greater: Binary = binary(
     output="bool",
     kernel=Ufunc("greater"),
     gradient=_DISCRETE,
-    samples=_pairs(operator.gt, _A, _B),
+    samples=_pair_samples(operator.gt, _A, _B),
     examples={"[1, 2, 3], 2": "array([False, False,  True])"},
 )
 
@@ -97,7 +97,7 @@ greater_equal: Binary = binary(
     output="bool",
     kernel=Ufunc("greater_equal"),
     gradient=_DISCRETE,
-    samples=_pairs(operator.ge, _A, _B),
+    samples=_pair_samples(operator.ge, _A, _B),
     examples={"[1, 2, 3], 2": "array([False,  True,  True])"},
 )
 
@@ -109,7 +109,7 @@ logical_and: Binary = binary(
     output="bool",
     kernel=Ufunc("logical_and"),
     gradient=_DISCRETE,
-    samples=_pairs(lambda p, q: p and q, _P, _Q),
+    samples=_pair_samples(lambda p, q: p and q, _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([ True, False, False])"},
 )
 
@@ -121,7 +121,7 @@ logical_or: Binary = binary(
     output="bool",
     kernel=Ufunc("logical_or"),
     gradient=_DISCRETE,
-    samples=_pairs(lambda p, q: p or q, _P, _Q),
+    samples=_pair_samples(lambda p, q: p or q, _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([ True,  True, False])"},
 )
 
@@ -133,7 +133,7 @@ logical_xor: Binary = binary(
     output="bool",
     kernel=Ufunc("logical_xor"),
     gradient=_DISCRETE,
-    samples=_pairs(lambda p, q: bool(p) != bool(q), _P, _Q),
+    samples=_pair_samples(lambda p, q: bool(p) != bool(q), _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([False,  True, False])"},
 )
 

@@ -17,11 +17,11 @@ from ..support.common import dimension, size_along, zeros_like
 from .complex import complex as of_parts
 from .complex import real
 from .elementwise import sqrt
-from .spectra import COMPLEX_OF, fitted, irfft, rfft
+from .spectra import COMPLEX_OF, fit_sizes, irfft, rfft
 from .trigonometry import cos, sin
 
 
-def _indices(x: Tensor) -> Tensor:
+def _indices_along_last(x: Tensor) -> Tensor:
     """Return 0, 1, ... along the last dimension, in its dtype."""
     size = dimension(x, -1)
     if isinstance(size, int):
@@ -30,24 +30,24 @@ def _indices(x: Tensor) -> Tensor:
     return apply("Cast", places, dtype=x.dtype)  # type: ignore[no-any-return]
 
 
-def _count(x: Tensor) -> Tensor:
+def _length_in_dtype(x: Tensor) -> Tensor:
     """Return the last dimension as a number of the signal's dtype."""
     return apply("Cast", size_along(x, -1), dtype=x.dtype)  # type: ignore[no-any-return]
 
 
-def _scales(x: Tensor, first: float) -> Tensor:
+def _orthonormal_scales(x: Tensor, first: float) -> Tensor:
     """Return `first` for index 0 and ``sqrt(0.5)`` for all others."""
     one, other = (constant(np.asarray(v, x.dtype.numpy)) for v in (first, math.sqrt(0.5)))
-    return apply("Where", apply("Equal", _indices(x), 0), one, other)  # type: ignore[no-any-return]
+    return apply("Where", apply("Equal", _indices_along_last(x), 0), one, other)  # type: ignore[no-any-return]
 
 
-def _turned(x: Tensor, sign: int) -> Tensor:
+def _half_sample_phase(x: Tensor, sign: int) -> Tensor:
     """Return ``2 * exp(sign * i * pi * k / (2 * n))``, the phase of a shift by half a sample."""
-    angles = _indices(x) * (sign * math.pi / 2) / _count(x)
+    angles = _indices_along_last(x) * (sign * math.pi / 2) / _length_in_dtype(x)
     return of_parts(cos(angles) * 2, sin(angles) * 2)
 
 
-def _first(x: Tensor, ortho: bool) -> Tensor:
+def _transform_type_1(x: Tensor, ortho: bool) -> Tensor:
     """Return the spectrum of the signal followed by its mirror image without both ends."""
     size = dimension(x, -1)
     if isinstance(size, int) and size < 2:
@@ -56,31 +56,36 @@ def _first(x: Tensor, ortho: bool) -> Tensor:
     return real(rfft(apply("Concat", [x, apply("Reverse", x[..., 1:-1], axis=(-1,))], axis=-1)))
 
 
-def _second(x: Tensor, ortho: bool) -> Tensor:
+def _transform_type_2(x: Tensor, ortho: bool) -> Tensor:
     """Return type 2: the spectrum of the signal padded to twice its length, turned by half a sample."""
     size = dimension(x, -1)
-    found = real(rfft(x, [size * 2])[..., :size] * _turned(x, -1))
-    return found * _scales(x, 0.5) / sqrt(_count(x)) if ortho else found
+    found = real(rfft(x, [size * 2])[..., :size] * _half_sample_phase(x, -1))
+    return found * _orthonormal_scales(x, 0.5) / sqrt(_length_in_dtype(x)) if ortho else found
 
 
-def _third(x: Tensor, ortho: bool) -> Tensor:
+def _transform_type_3(x: Tensor, ortho: bool) -> Tensor:
     """Return type 3: the first half of the signal whose spectrum is the operand turned by half a sample."""
-    size, count = dimension(x, -1), _count(x)
-    x = x * (_scales(x, 1.0) * sqrt(count) if ortho else count)
-    return irfft(of_parts(x, zeros_like(x)) * _turned(x, 1), [size * 2])[..., :size]
+    size, count = dimension(x, -1), _length_in_dtype(x)
+    x = x * (_orthonormal_scales(x, 1.0) * sqrt(count) if ortho else count)
+    return irfft(of_parts(x, zeros_like(x)) * _half_sample_phase(x, 1), [size * 2])[..., :size]
 
 
-def _fourth(x: Tensor, ortho: bool) -> Tensor:
+def _transform_type_4(x: Tensor, ortho: bool) -> Tensor:
     # The odd coefficients of a type-2 transform of twice the length are a type-4 transform.
-    found = _second(fitted(x, [dimension(x, -1) * 2]), False)[..., 1::2]
-    return found * math.sqrt(0.5) / sqrt(_count(x)) if ortho else found
+    found = _transform_type_2(fit_sizes(x, [dimension(x, -1) * 2]), False)[..., 1::2]
+    return found * math.sqrt(0.5) / sqrt(_length_in_dtype(x)) if ortho else found
 
 
-_TYPES: dict[int, Callable[[Tensor, bool], Tensor]] = {1: _first, 2: _second, 3: _third, 4: _fourth}
+_TYPES: dict[int, Callable[[Tensor, bool], Tensor]] = {
+    1: _transform_type_1,
+    2: _transform_type_2,
+    3: _transform_type_3,
+    4: _transform_type_4,
+}
 _INVERSES = {1: 1, 2: 3, 3: 2, 4: 4}
 
 
-def _checked(input: Any, type: int, n: Any, axis: int, norm: Any) -> Tensor:
+def _read_signal(input: Any, type: int, n: Any, axis: int, norm: Any) -> Tensor:
     """Return the signal, cut or padded to `n`; raise GraphError or DtypeError for unsupported arguments."""
     x, kind = convert_to_tensor(input), static_int(type, "type")
     known = {"type": (kind, tuple(_TYPES)), "norm": (norm, (None, "ortho")), "axis": (static_int(axis), (-1,))}
@@ -96,7 +101,7 @@ def _checked(input: Any, type: int, n: Any, axis: int, norm: Any) -> Tensor:
         raise GraphError("type 1 has no orthonormal form", wanted="norm=None", got=repr(norm), hint="use type=2")
     if x.dtype not in COMPLEX_OF:
         raise DtypeError("dct transforms real signals", wanted="float32 or float64", got=x.dtype, hint="cast it first")
-    return x if n is None else fitted(x, [static_int(n, "n")])
+    return x if n is None else fit_sizes(x, [static_int(n, "n")])
 
 
 @public
@@ -137,7 +142,7 @@ def dct(
     >>> tg.function(lambda: tg.dct(np.array([1.0, 1.0]))).sync().round(6)
     array([4., 0.])
     """
-    x = _checked(input, type, n, axis, norm)
+    x = _read_signal(input, type, n, axis, norm)
     return apply("Identity", _TYPES[type](x, norm is not None), name=name)  # type: ignore[no-any-return]
 
 
@@ -175,5 +180,5 @@ def idct(
     """
     if n is not None:
         raise GraphError("idct does not change the length", wanted="n=None", got=n, hint="slice or pad it")
-    x = _checked(input, type, n, axis, norm)
+    x = _read_signal(input, type, n, axis, norm)
     return apply("Identity", _TYPES[_INVERSES[type]](x, norm is not None), name=name)  # type: ignore[no-any-return]

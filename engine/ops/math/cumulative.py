@@ -20,13 +20,13 @@ from ..support.families import typed
 from ..support.late_axes import along_last, late_axes, late_axis, reduced
 from ..support.literals import c128, f64, i32
 from .complex import conj
-from .reductions import reduced_axes, reduced_shape, spread
+from .reductions import reduced_axes, reduced_shape, unreduce
 
 _X = f64([[2, 0, -3], [0.5, 4, 1.5]])
 _RUNNING = {"axis": 0, "exclusive": False, "reverse": False}
 
 
-def _scan(xp: Any, scan: str, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+def _scan_along_axis(xp: Any, scan: str, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
     """Run ``cumsum`` or ``cumprod`` along an axis, excluding each element itself or from the end if asked."""
     lead = (slice(None),) * axis_within(axis, x.ndim)
     turn = (*lead, slice(None, None, -1))
@@ -39,8 +39,8 @@ def _scan(xp: Any, scan: str, x: Any, axis: int, exclusive: bool, reverse: bool)
     return xp.ascontiguousarray(y[turn]) if reverse else y
 
 
-def _running(scan: str) -> Kernel:
-    return typed(lambda xp, x, axis, exclusive, reverse: _scan(xp, scan, x, axis, exclusive, reverse))
+def _scan_kernel(scan: str) -> Kernel:
+    return typed(lambda xp, x, axis, exclusive, reverse: _scan_along_axis(xp, scan, x, axis, exclusive, reverse))
 
 
 def _cumsum_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -53,7 +53,7 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs=_RUNNING,
     shape=same_with_axis,
-    kernel=_running("cumsum"),
+    kernel=_scan_kernel("cumsum"),
     gradient=_cumsum_gradient,
     samples=[
         Sample([_X], f64([[2, 0, -3], [2.5, 4, -1.5]])),
@@ -93,10 +93,10 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
     >>> tg.function(lambda: tg.cumsum([1, 2, 3], reverse=True)).sync()
     array([6, 5, 3], dtype=int32)
     """
-    return running("Cumsum", x, axis, exclusive, reverse, name)
+    return apply_scan("Cumsum", x, axis, exclusive, reverse, name)
 
 
-def running(type: str, x: Any, axis: Any, exclusive: bool, reverse: bool, name: str | None) -> Tensor:
+def apply_scan(type: str, x: Any, axis: Any, exclusive: bool, reverse: bool, name: str | None) -> Tensor:
     """Apply a running operation along an axis, static or computed by the step."""
     how = {"exclusive": bool(exclusive), "reverse": bool(reverse)}
     late = late_axis(axis)
@@ -120,9 +120,9 @@ def _factors_gradient(x: Tensor, g: Tensor, axis: int, comparison: str) -> Tenso
 
 
 @typed
-def _others(xp: Any, x: Any, axis: int) -> Any:
+def _compute_prod_others(xp: Any, x: Any, axis: int) -> Any:
     # Factors before times factors after: dividing the whole product by each factor would fail at zeros.
-    return _scan(xp, "cumprod", x, axis, True, False) * _scan(xp, "cumprod", x, axis, True, True)
+    return _scan_along_axis(xp, "cumprod", x, axis, True, False) * _scan_along_axis(xp, "cumprod", x, axis, True, True)
 
 
 define(
@@ -131,7 +131,7 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs={"axis": REQUIRED},
     shape=same_with_axis,
-    kernel=_others,
+    kernel=_compute_prod_others,
     gradient=lambda op, g: [_factors_gradient(op.inputs[0], g, op.attrs["axis"], "NotEqual")],
     samples=[
         Sample([_X], f64([[0, -6, 0], [6, 0.75, 2]]), {"axis": 1}),
@@ -141,7 +141,7 @@ define(
 
 
 def _product_gradient(op: Operation, g: Tensor) -> list[Any]:
-    return [spread(g, op) * conj(apply("ProdOthers", op.inputs[0], axis=op.attrs["axis"][0]))]
+    return [unreduce(g, op) * conj(apply("ProdOthers", op.inputs[0], axis=op.attrs["axis"][0]))]
 
 
 define(
@@ -222,7 +222,7 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs=_RUNNING,
     shape=same_with_axis,
-    kernel=_running("cumprod"),
+    kernel=_scan_kernel("cumprod"),
     gradient=_cumprod_gradient,
     samples=[
         Sample([_X], f64([[2, 0, -3], [1, 0, -4.5]])),
@@ -256,4 +256,4 @@ def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = Fals
     >>> tg.function(lambda: tg.cumprod([2, 3, 4], exclusive=True)).sync()
     array([1, 2, 6], dtype=int32)
     """
-    return running("Cumprod", x, axis, exclusive, reverse, name)
+    return apply_scan("Cumprod", x, axis, exclusive, reverse, name)

@@ -74,10 +74,10 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
     x = convert_to_tensor(input_tensor)
     # Two passes: the mean of squares less the squared mean would cancel digits.
     distance = x - reduce_mean(x, axis, keepdims=True)
-    return reduce_mean(_squares(distance), axis, keepdims, name)
+    return reduce_mean(_squared_magnitudes(distance), axis, keepdims, name)
 
 
-def _squares(x: Tensor) -> Tensor:
+def _squared_magnitudes(x: Tensor) -> Tensor:
     return real(x * conj(x)) if x.dtype.is_complex else apply("Square", x)
 
 
@@ -132,4 +132,4 @@ def reduce_euclidean_norm(
     """
     x = convert_to_tensor(input_tensor)
     wide = cast(x, dtypes.float64) if x.dtype.is_integer else x
-    return cast(apply("Sqrt", reduce_sum(_squares(wide), axis, keepdims)), x.dtype, name)
+    return cast(apply("Sqrt", reduce_sum(_squared_magnitudes(wide), axis, keepdims)), x.dtype, name)

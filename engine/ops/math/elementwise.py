@@ -135,7 +135,7 @@ sqrt: Unary = unary(
 )
 
 
-def _product(*factors: Tensor) -> Tensor:
+def _multiply_guarded(*factors: Tensor) -> Tensor:
     """Return the product of possibly infinite factors, with gradients of 0 where the incoming gradient is 0."""
     return functools.reduce(multiply_unless_zero, factors)
 
@@ -150,7 +150,7 @@ rsqrt: Unary = unary(
     "Reciprocal of the square root, elementwise.",
     kernel=typed(lambda xp, x: 1 / xp.sqrt(x)),
     fuse=elementwise(_rsqrt_steps),
-    gradient=lambda x, y, g: multiply_unless_zero(g, conj(_product(y, y, y) * -0.5)),
+    gradient=lambda x, y, g: multiply_unless_zero(g, conj(_multiply_guarded(y, y, y) * -0.5)),
     samples=sampled(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
     examples={"[4.0, 0.25]": "array([0.5, 2. ], dtype=float32)"},
 )
@@ -160,7 +160,7 @@ reciprocal: Unary = unary(
     "reciprocal",
     "``1 / x``, elementwise.",
     kernel=Ufunc("reciprocal"),
-    gradient=lambda x, y, g: -multiply_unless_zero(g, conj(_product(y, y))),
+    gradient=lambda x, y, g: -multiply_unless_zero(g, conj(_multiply_guarded(y, y))),
     samples=sampled(lambda x: 1 / x, _X, lambda z: 1 / z, _Z),
     examples={"[4.0, -0.5]": "array([ 0.25, -2.  ], dtype=float32)"},
 )

@@ -24,7 +24,7 @@ from .elementwise import floor
 _TWO_BYTES = (dtypes.float16, dtypes.bfloat16)
 
 
-def _limits(num_bits: int, narrow_range: bool) -> tuple[int, int]:
+def _quantized_limits(num_bits: int, narrow_range: bool) -> tuple[int, int]:
     return int(narrow_range), (1 << num_bits) - 1
 
 
@@ -32,9 +32,9 @@ def _round_half_up(xp: Any, x: Any) -> Any:
     return xp.floor(x + 0.5)
 
 
-def _nudged(xp: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> tuple[Any, Any, Any]:
+def _nudge_range(xp: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> tuple[Any, Any, Any]:
     """Return the step between representable numbers, and the ends of the range moved to make 0 representable."""
-    least, most = _limits(num_bits, narrow_range)
+    least, most = _quantized_limits(num_bits, narrow_range)
     scale = (high - low) / (most - least)
     # An empty range would divide by 0; a step of 1 keeps its zero point finite.
     step = xp.where(scale == 0, xp.ones((), scale.dtype), scale)
@@ -46,16 +46,16 @@ def _nudged(xp: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> 
 def _fake_quant(xp: Any, x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> Any:
     if x.dtype.itemsize == 2:  # the steps of 16 bits are finer than a 16-bit float resolves
         x, low, high = (t.astype(xp.float32) for t in (x, low, high))
-    step, first, last = _nudged(xp, low, high, num_bits, narrow_range)
+    step, first, last = _nudge_range(xp, low, high, num_bits, narrow_range)
     inside = xp.maximum(xp.minimum(x, last), first) - first
     zero = _round_half_up(xp, -first / step)
     found = (_round_half_up(xp, inside / step) - zero) * step
     return xp.where((low == 0) & (high == 0), xp.zeros((), x.dtype), found)
 
 
-def _ends(low: Tensor, high: Tensor, num_bits: int, narrow_range: bool) -> tuple[Tensor, Tensor]:
+def _nudged_ends(low: Tensor, high: Tensor, num_bits: int, narrow_range: bool) -> tuple[Tensor, Tensor]:
     """Return the ends of the moved range as tensors; infinite where both are 0, which cuts nothing off."""
-    least, most = _limits(num_bits, narrow_range)
+    least, most = _quantized_limits(num_bits, narrow_range)
     scale = (high - low) / (most - least)
     step = apply("Where", apply("Equal", scale, 0), 1, scale)
     zero = floor(apply("Maximum", apply("Minimum", least - low / step, most), least) + 0.5)
@@ -68,7 +68,7 @@ def _fake_quant_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Pass cotangents straight through inside the range; outside it to the end that cut the number off."""
     x, *given = op.inputs
     wide = [apply("Cast", t, dtype=dtypes.float32) if t.dtype in _TWO_BYTES else t for t in (x, *given)]
-    first, last = _ends(wide[1], wide[2], op.attrs["num_bits"], op.attrs["narrow_range"])
+    first, last = _nudged_ends(wide[1], wide[2], op.attrs["num_bits"], op.attrs["narrow_range"])
     below, above = wide[0] < first, wide[0] > last
     by_x = apply("Where", apply("LogicalOr", below, above), 0, g)
     ends = zip(given, (below, above), strict=True)
@@ -110,7 +110,7 @@ define(
 )
 
 
-def _built(x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool, name: str | None) -> Tensor:
+def _apply_fake_quant(x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool, name: str | None) -> Tensor:
     bits = static_int(num_bits, "num_bits")
     if not 2 <= bits <= 16:
         raise GraphError("this is no number of bits to quantize to", wanted="2 to 16", got=bits, hint="8 is common")
@@ -157,7 +157,7 @@ def fake_quant_with_min_max_args(
     """
     if not min < max:
         raise GraphError("a range has two ends", wanted="min < max", got=f"{min}, {max}", hint="exchange them")
-    return _built(inputs, min, max, num_bits, narrow_range, name)
+    return _apply_fake_quant(inputs, min, max, num_bits, narrow_range, name)
 
 
 def _check_rank(end: Tensor, rank: int, hint: str) -> Tensor:
@@ -205,7 +205,7 @@ def fake_quant_with_min_max_vars(
     low, high = (
         _check_rank(convert_to_tensor(v, x.dtype), 0, "one for each channel: _per_channel") for v in (min, max)
     )
-    return _built(x, low, high, num_bits, narrow_range, name)
+    return _apply_fake_quant(x, low, high, num_bits, narrow_range, name)
 
 
 @public
@@ -242,4 +242,4 @@ def fake_quant_with_min_max_vars_per_channel(
     """
     x = convert_to_tensor(inputs)
     low, high = (_check_rank(convert_to_tensor(v, x.dtype), 1, "one for all: without _per_channel") for v in (min, max))
-    return _built(x, low, high, num_bits, narrow_range, name)
+    return _apply_fake_quant(x, low, high, num_bits, narrow_range, name)

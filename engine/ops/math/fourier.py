@@ -20,7 +20,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank, only_scalars, with_dimension
-from ..support.batching import again
+from ..support.batching import emit_copy
 from ..support.common import size_along
 from ..support.literals import c128, f64
 from .complex import COMPLEX
@@ -46,7 +46,7 @@ def last_axes(rank: int) -> tuple[int, ...]:
     return tuple(range(-rank, 0))
 
 
-def _points(x: Tensor, rank: int, dtype: Any) -> Tensor:
+def _count_points(x: Tensor, rank: int, dtype: Any) -> Tensor:
     """Return the number of points of a transform over the last `rank` dimensions of `x`, in a dtype."""
     known = None if x.rank is None else [x.shape[axis] for axis in last_axes(rank)]
     if known is not None and None not in known:
@@ -55,14 +55,14 @@ def _points(x: Tensor, rank: int, dtype: Any) -> Tensor:
     return apply("Cast", math.prod(sizes[1:], start=sizes[0]), dtype=dtype)  # type: ignore[no-any-return]
 
 
-def _batch(op: Operation, varying: Sequence[bool]) -> Batched | None:
+def _batch_transform(op: Operation, varying: Sequence[bool]) -> Batched | None:
     """Transform a batch at once unless lengths vary: the transformed dimensions are last."""
     if not varying[0] or any(varying[1:]):
         return None
-    return lambda builder, operands: again(builder, op, operands)
+    return lambda builder, operands: emit_copy(builder, op, operands)
 
 
-def _transform(xp: Any, x: Any, rank: int, inverse: bool) -> Any:
+def _compute_fft(xp: Any, x: Any, rank: int, inverse: bool) -> Any:
     check_rank(x, rank, None, f"a transform over {rank} dimensions")
     if not x.size:  # NumPy refuses transforms of 0 points
         return x
@@ -71,12 +71,12 @@ def _transform(xp: Any, x: Any, rank: int, inverse: bool) -> Any:
 
 def _transform_gradient(op: Operation, g: Tensor) -> list[Any]:
     rank, inverse = op.attrs["rank"], op.attrs["inverse"]
-    count = _points(op.inputs[0], rank, g.dtype)
+    count = _count_points(op.inputs[0], rank, g.dtype)
     back = apply("FFT", g, rank=rank, inverse=not inverse)
     return [back / count if inverse else back * count]
 
 
-def _matrix(n: int, sign: int = -1) -> Any:
+def _transform_matrix(n: int, sign: int = -1) -> Any:
     """Return the matrix of a transform of `n` points; `sign` 1 makes an inverse without its factor 1 / n."""
     return np.exp(sign * 2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
 
@@ -89,15 +89,15 @@ define(
     "x: T -> y: T",
     where={"T": COMPLEX},
     attrs={"rank": REQUIRED, "inverse": False},
-    batch=_batch,
+    batch=_batch_transform,
     shape=_checked_shape,
-    kernel=_transform,
+    kernel=_compute_fft,
     gradient=_transform_gradient,
     samples=[
-        Sample([_Z], lambda x: x @ _matrix(3), {"rank": 1}),
-        Sample([_Z], lambda x: x @ _matrix(3, 1) / 3, {"rank": 1, "inverse": True}),
-        Sample([_Z], lambda x: _matrix(2) @ x @ _matrix(3), {"rank": 2}),
-        Sample([_CUBE], lambda x: np.einsum("xyz,xa,yb,zc", x, *map(_matrix, x.shape)), {"rank": 3}),
+        Sample([_Z], lambda x: x @ _transform_matrix(3), {"rank": 1}),
+        Sample([_Z], lambda x: x @ _transform_matrix(3, 1) / 3, {"rank": 1, "inverse": True}),
+        Sample([_Z], lambda x: _transform_matrix(2) @ x @ _transform_matrix(3), {"rank": 2}),
+        Sample([_CUBE], lambda x: np.einsum("xyz,xa,yb,zc", x, *map(_transform_matrix, x.shape)), {"rank": 3}),
         Sample([np.zeros((2, 0), complex)], np.zeros((2, 0), complex), {"rank": 1}),
     ],
 )
@@ -124,7 +124,7 @@ def _is_single(bins: Tensor, size: Tensor) -> Tensor:
     return apply("LogicalOr", apply("Equal", bins, 0), apply("Equal", bins * 2, size))  # type: ignore[no-any-return]
 
 
-def _weighted(spectrum: Tensor, size: Tensor, single: float, double: float) -> Tensor:
+def _weight_frequencies(spectrum: Tensor, size: Tensor, single: float, double: float) -> Tensor:
     """Multiply the frequencies of `_is_single` by `single`, and all others by `double`."""
     bins = apply("Range", constant(np.int32(0)), size // 2 + 1, constant(np.int32(1)))
     single_, double_ = (constant(np.asarray(v, spectrum.dtype.numpy)) for v in (single, double))
@@ -135,8 +135,8 @@ def _real_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x,), rank = op.inputs, op.attrs["rank"]
     size = size_along(x, -1)
     # IRFFT adds paired frequencies twice, for their negatives too; the adjoint adds each frequency once.
-    back = apply("IRFFT", _weighted(g, size, 1.0, 0.5), size, rank=rank)
-    return [back * _points(x, rank, x.dtype)]
+    back = apply("IRFFT", _weight_frequencies(g, size, 1.0, 0.5), size, rank=rank)
+    return [back * _count_points(x, rank, x.dtype)]
 
 
 define(
@@ -144,16 +144,24 @@ define(
     "x: T -> y: @dtype",
     where={"T": REAL},
     attrs={"rank": REQUIRED, "dtype": REQUIRED},
-    batch=_batch,
+    batch=_batch_transform,
     shape=_real_shape,
     kernel=_real_transform,
     gradient=_real_gradient,
     samples=[
-        Sample([f64([[1, 2, -1, 0.5]])], lambda x: (x @ _matrix(4))[:, :3], {"rank": 1, "dtype": dtypes.complex128}),
-        Sample([_Z.real], lambda x: (_matrix(2) @ x @ _matrix(3))[:, :2], {"rank": 2, "dtype": dtypes.complex128}),
+        Sample(
+            [f64([[1, 2, -1, 0.5]])],
+            lambda x: (x @ _transform_matrix(4))[:, :3],
+            {"rank": 1, "dtype": dtypes.complex128},
+        ),
+        Sample(
+            [_Z.real],
+            lambda x: (_transform_matrix(2) @ x @ _transform_matrix(3))[:, :2],
+            {"rank": 2, "dtype": dtypes.complex128},
+        ),
         Sample(
             [_CUBE.real],
-            lambda x: np.einsum("xyz,xa,yb,zc", x, *map(_matrix, x.shape))[..., :2],
+            lambda x: np.einsum("xyz,xa,yb,zc", x, *map(_transform_matrix, x.shape))[..., :2],
             {"rank": 3, "dtype": dtypes.complex128},
         ),
         Sample([np.zeros((0, 4))], np.zeros((0, 3), complex), {"rank": 1, "dtype": dtypes.complex128}),
@@ -184,7 +192,7 @@ def _inverse_real_transform(xp: Any, x: Any, size: Any, rank: int) -> Any:
     if x.shape[-1] != int(size) // 2 + 1:
         raise ValueError(f"{int(size) // 2 + 1} frequencies are needed for {int(size)} samples, got {x.shape[-1]}")
     shape = (*x.shape[-rank:-1], int(size))
-    if 0 in x.shape or 0 in shape:  # as for `_transform`
+    if 0 in x.shape or 0 in shape:  # as for `_compute_fft`
         return xp.zeros((*x.shape[:-1], int(size)), dtype=x.real.dtype)
     return xp.fft.irfftn(x, shape, axes=last_axes(rank)).astype(x.real.dtype, copy=False)
 
@@ -193,14 +201,14 @@ def _inverse_real_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x, size), rank = op.inputs, op.attrs["rank"]
     # Paired frequencies enter the signal twice, for their negatives too.
     spectrum = apply("RFFT", g, rank=rank, dtype=x.dtype)
-    return [_weighted(spectrum, size, 1.0, 2.0) / _points(op.outputs[0], rank, x.dtype), None]
+    return [_weight_frequencies(spectrum, size, 1.0, 2.0) / _count_points(op.outputs[0], rank, x.dtype), None]
 
 
-def _synthesised(x: Any, size: Any) -> Any:
+def _expected_signal(x: Any, size: Any) -> Any:
     """Return rows of a real signal from the rows of its spectrum, whose negative frequencies mirror the others."""
     n, bins = int(size), np.arange(int(size) // 2 + 1)
     weights = np.where((bins == 0) | (2 * bins == n), 1, 2)
-    return (x * weights @ _matrix(n, 1)[: len(bins)]).real / n
+    return (x * weights @ _transform_matrix(n, 1)[: len(bins)]).real / n
 
 
 _SPECTRUM = c128([[1, 2 - 1j, -0.5]])
@@ -210,15 +218,17 @@ define(
     "x: T, size: host int32 -> y: T.real",
     where={"T": COMPLEX},
     attrs={"rank": REQUIRED},
-    batch=_batch,
+    batch=_batch_transform,
     shape=_inverse_real_shape,
     elements=lambda x, size, rank: int(size) * math.prod(x.shape[:-1]),
     kernel=_inverse_real_transform,
     gradient=_inverse_real_gradient,
     samples=[
-        Sample([_SPECTRUM, np.int32(4)], _synthesised, {"rank": 1}),
-        Sample([_SPECTRUM + 0.5j, np.int32(5)], _synthesised, {"rank": 1}),
-        Sample([_Z[:, :2], np.int32(3)], lambda x, n: _synthesised(_matrix(2, 1) @ x / 2, n), {"rank": 2}),
+        Sample([_SPECTRUM, np.int32(4)], _expected_signal, {"rank": 1}),
+        Sample([_SPECTRUM + 0.5j, np.int32(5)], _expected_signal, {"rank": 1}),
+        Sample(
+            [_Z[:, :2], np.int32(3)], lambda x, n: _expected_signal(_transform_matrix(2, 1) @ x / 2, n), {"rank": 2}
+        ),
         Sample([np.zeros((0, 3), complex), np.int32(4)], np.zeros((0, 4)), {"rank": 1}),
     ],
 )

@@ -18,7 +18,7 @@ from ..support.batching import pointwise
 from ..support.common import broadcast_all, sum_to
 from ..support.families import Unary, binary, sampled, typed, unary
 from ..support.literals import f32, f64
-from .gamma_slopes import by_order, expanded, zeta_slopes
+from .gamma_slopes import by_order, count_expanded_terms, zeta_slopes
 from .reductions import reduce_sum
 from .zero_products import multiply_unless_zero
 
@@ -55,7 +55,7 @@ digamma: Unary = unary(
 
 
 @typed
-def _polygamma(xp: Any, a: Any, x: Any) -> Any:
+def _compute_polygamma(xp: Any, a: Any, x: Any) -> Any:
     """Compute ``(-1) ** (a + 1) * gamma(a + 1) * zeta(a + 1, x)``, and ``digamma(x)`` for order 0."""
     a, x = (t.astype(xp.float32) if t.dtype.itemsize == 2 else t for t in (a, x))
     half = a / 2
@@ -78,7 +78,7 @@ define(
     where={"T": dtypes.FLOATING},
     batch=pointwise,
     shape=broadcast_all,
-    kernel=_polygamma,
+    kernel=_compute_polygamma,
     gradient=_polygamma_gradient,
     samples=[  # numerical differentiation cannot move `a`, a whole number
         Sample(
@@ -179,7 +179,7 @@ define(
     attrs={"order": REQUIRED},
     batch=pointwise,
     shape=broadcast_all,
-    elements=expanded,
+    elements=count_expanded_terms,
     kernel=by_order(zeta_slopes),
     gradient=_zeta_slope_gradient,
     samples=[

@@ -33,7 +33,7 @@ def _bernoulli_numbers() -> Array:
     return numbers
 
 
-def _times(x: Array, y: Array) -> Array:
+def _multiply_series(x: Array, y: Array) -> Array:
     """Return the product of two power series."""
     result = np.zeros_like(x)
     for i in range(len(x)):
@@ -41,7 +41,7 @@ def _times(x: Array, y: Array) -> Array:
     return result
 
 
-def _divided(x: Array, y: Array) -> Array:
+def _divide_series(x: Array, y: Array) -> Array:
     """Return the quotient of two power series."""
     result = np.empty_like(y)
     for i in range(len(y)):
@@ -49,7 +49,7 @@ def _divided(x: Array, y: Array) -> Array:
     return result
 
 
-def _exp(x: Array) -> Array:
+def _exponentiate_series(x: Array) -> Array:
     """Return the exponential of a power series whose first coefficient is 0."""
     result = np.ones_like(x)
     for i in range(1, len(x)):
@@ -58,7 +58,7 @@ def _exp(x: Array) -> Array:
     return result
 
 
-def _series(order: int, *coefficients: Any) -> Array:
+def _series_to_order(order: int, *coefficients: Any) -> Array:
     """Return a power series to an order, from its first coefficients."""
     result = np.zeros((order + 1, *np.shape(coefficients[0])))
     for i, value in enumerate(coefficients):
@@ -68,11 +68,11 @@ def _series(order: int, *coefficients: Any) -> Array:
 
 def _power_over_gamma(a: Array, x: Array, order: int) -> Array:
     """Return the series of ``x ** e * gamma(a) / gamma(a + e)``."""
-    exponent = _series(order, np.zeros_like(a), np.log(x) - special(np, "digamma")(a))
+    exponent = _series_to_order(order, np.zeros_like(a), np.log(x) - special(np, "digamma")(a))
     # Higher derivatives of the logarithm of gamma, the polygamma functions, are zeta functions of whole orders.
     for m in range(2, order + 1):
         exponent[m] = (-1) ** (m + 1) * special(np, "zeta")(m, a) / m
-    return _exp(exponent)
+    return _exponentiate_series(exponent)
 
 
 def incomplete_gamma_slopes(a: Array, x: Array, order: int) -> Array:
@@ -110,7 +110,7 @@ def incomplete_gamma_slopes(a: Array, x: Array, order: int) -> Array:
 
 def _by_sum(a: Array, x: Array, order: int) -> Array:
     """Differentiate ``P = x ** a * exp(-x) / gamma(a + 1) * (1 + x / (a + 1) * (1 + x / (a + 2) * ...))``."""
-    term = _series(order, np.ones_like(a))
+    term = _series_to_order(order, np.ones_like(a))
     total, k = term.copy(), 0
     while k < 2 or (np.abs(term) > _EPSILON * np.abs(total)).any():
         k += 1
@@ -118,26 +118,26 @@ def _by_sum(a: Array, x: Array, order: int) -> Array:
         for i in range(1, order + 1):
             term[i] = (term[i] * x - term[i - 1]) / (a + k)
         total += term
-    return x / a * math.factorial(order) * _times(_power_over_gamma(a + 1, x, order), total)[order]  # type: ignore[no-any-return]
+    return x / a * math.factorial(order) * _multiply_series(_power_over_gamma(a + 1, x, order), total)[order]  # type: ignore[no-any-return]
 
 
 def _by_fraction(a: Array, x: Array, order: int) -> Array:
     """Differentiate ``Q = x ** a * exp(-x) / gamma(a) / (x + 1 - a - (1 - a) / (x + 3 - a - ...))`` by Lentz's rule."""
-    one = _series(order, np.ones_like(a))
-    below = _series(order, x + 1 - a, -np.ones_like(a))
+    one = _series_to_order(order, np.ones_like(a))
+    below = _series_to_order(order, x + 1 - a, -np.ones_like(a))
     # An infinite first ratio makes the first quotient by it vanish.
-    last_ratio, ratio = _series(order, np.full_like(a, np.inf)), _divided(one, below)
+    last_ratio, ratio = _series_to_order(order, np.full_like(a, np.inf)), _divide_series(one, below)
     value = ratio.copy()
     for i in range(1, 500 + int(20 * math.sqrt(x.max(initial=0)))):
-        above = _series(order, i * (a - i), np.full_like(a, i))
+        above = _series_to_order(order, i * (a - i), np.full_like(a, i))
         below[0] += 2
-        ratio = _divided(one, below + _times(above, ratio))
-        last_ratio = below + _divided(above, last_ratio)
-        change = _times(last_ratio, ratio)
-        value = _times(value, change)
+        ratio = _divide_series(one, below + _multiply_series(above, ratio))
+        last_ratio = below + _divide_series(above, last_ratio)
+        change = _multiply_series(last_ratio, ratio)
+        value = _multiply_series(value, change)
         if not (np.abs(change - one) > _EPSILON).any():
             break
-    return x * math.factorial(order) * _times(_power_over_gamma(a, x, order), value)[order]  # type: ignore[no-any-return]
+    return x * math.factorial(order) * _multiply_series(_power_over_gamma(a, x, order), value)[order]  # type: ignore[no-any-return]
 
 
 def _by_normal(a: Array, x: Array, order: int) -> Array:
@@ -146,17 +146,17 @@ def _by_normal(a: Array, x: Array, order: int) -> Array:
     There, raising `a` by d changes P as lowering `x` by ``d * ((1 + m) * log(1 + m) / m + 1 / (6 * a))`` does, where m
     is ``x / a - 1``.
     """
-    inverse = _series(order, *((-1) ** i * (1 / a) ** (i + 1) for i in range(order + 1)))
+    inverse = _series_to_order(order, *((-1) ** i * (1 / a) ** (i + 1) for i in range(order + 1)))
     m = x * inverse
     m[0] = (x - a) / a  # not x / a - 1, which cancels digits
     # Horner's rule for the series of (1 + m) * log(1 + m) / m, which cancels digits near m = 0.
     moved = np.zeros_like(m)
     for k in range(_TERMS, 0, -1):
-        moved = _times(moved, -m)
+        moved = _multiply_series(moved, -m)
         moved[0] += 1 / (k * (k + 1))
-    moved = _times(moved, m) + inverse / 6
+    moved = _multiply_series(moved, m) + inverse / 6
     moved[0] += 1
-    return math.factorial(order - 1) * _times(_power_over_gamma(a, x, order), moved)[order - 1]  # type: ignore[no-any-return]
+    return math.factorial(order - 1) * _multiply_series(_power_over_gamma(a, x, order), moved)[order - 1]  # type: ignore[no-any-return]
 
 
 def zeta_slopes(x: Array, q: Array, order: int) -> Array:
@@ -180,24 +180,24 @@ def zeta_slopes(x: Array, q: Array, order: int) -> Array:
 
 def _euler_maclaurin(x: Array, q: Array, order: int) -> Array:
     """Sum the first terms, and the tail by the Euler-Maclaurin formula; return the derivative by `x`."""
-    total = np.sum([_power(q + k, x, order) for k in range(_TERMS)], axis=0)
+    total = np.sum([_power_series(q + k, x, order) for k in range(_TERMS)], axis=0)
     last = q + _TERMS
-    power, rising = _power(last, x, order), _series(order, x, np.ones_like(x))
-    total += _divided(power * last, _series(order, x - 1, np.ones_like(x))) + power / 2
+    power, rising = _power_series(last, x, order), _series_to_order(order, x, np.ones_like(x))
+    total += _divide_series(power * last, _series_to_order(order, x - 1, np.ones_like(x))) + power / 2
     for j, bernoulli in enumerate(_bernoulli_numbers(), 1):
         # `rising` is x * (x + 1) * ... * (x + 2 * j - 2), `power` is last ** -x.
-        total += bernoulli / math.factorial(2 * j) * _times(rising, power) * last ** (1.0 - 2 * j)
+        total += bernoulli / math.factorial(2 * j) * _multiply_series(rising, power) * last ** (1.0 - 2 * j)
         for k in (2 * j - 1, 2 * j):
-            rising = _times(rising, _series(order, x + k, np.ones_like(x)))
+            rising = _multiply_series(rising, _series_to_order(order, x + k, np.ones_like(x)))
     return total[order] * math.factorial(order)  # type: ignore[no-any-return]
 
 
-def _power(base: Array, x: Array, order: int) -> Array:
+def _power_series(base: Array, x: Array, order: int) -> Array:
     """Return the series of ``base ** -(x + e)``."""
     return base**-x * np.stack([(-np.log(base)) ** i / math.factorial(i) for i in range(order + 1)])
 
 
-def expanded(x: Array, y: Array, order: int) -> int:
+def count_expanded_terms(x: Array, y: Array, order: int) -> int:
     """Return the approximate number of terms in expansions of some `order` for two operands."""
     return 50 * (order + 1) * max(x.size, y.size)
 
@@ -205,9 +205,9 @@ def expanded(x: Array, y: Array, order: int) -> int:
 def by_order(slopes: Callable[[Array, Array, int], Array]) -> Kernel:
     """Return a kernel on the host for `slopes` of the order in its attribute."""
 
-    def kernel(xp: Any, x: Any, y: Any, order: int) -> Any:
+    def compute_slopes(xp: Any, x: Any, y: Any, order: int) -> Any:
         wide = np.broadcast_arrays(x.astype(np.float64), y.astype(np.float64))
         with np.errstate(all="ignore"):
             return slopes(np.atleast_1d(wide[0]), np.atleast_1d(wide[1]), order).reshape(wide[0].shape)
 
-    return typed(kernel)
+    return typed(compute_slopes)

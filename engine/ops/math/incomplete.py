@@ -21,7 +21,7 @@ from ..support.literals import f64
 from .casting import cast
 from .elementwise import exp, log
 from .gamma import digamma, lgamma, polygamma
-from .gamma_slopes import by_order, expanded, incomplete_gamma_slopes
+from .gamma_slopes import by_order, count_expanded_terms, incomplete_gamma_slopes
 from .zero_products import multiply_unless_zero
 
 
@@ -31,14 +31,14 @@ def _log_power(a: Tensor, x: Tensor) -> Tensor:
     return (a - 1) * log(apply("Where", is_nothing, 1, x))
 
 
-def _wide(*tensors: Tensor) -> list[Tensor]:
+def _cast_to_float64(*tensors: Tensor) -> list[Tensor]:
     """Return tensors in float64: where parameters are large, few digits are left of differences of logarithms."""
     return [cast(t, dtypes.float64) for t in tensors]
 
 
-def _density(a: Tensor, x: Tensor) -> Tensor:
+def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
     """Return the derivative of ``igamma(a, x)`` by `x`."""
-    wide_a, wide_x = _wide(a, x)
+    wide_a, wide_x = _cast_to_float64(a, x)
     return cast(exp(_log_power(wide_a, wide_x) - wide_x - lgamma(wide_a)), x.dtype)
 
 
@@ -46,8 +46,8 @@ def _igamma_gradient(a: Tensor, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor
     inside = x > 0
     # P is 0 at 0 for all `a`; 1 stands in for 0, where the slope has no logarithm.
     positive: Tensor = apply("Where", inside, x, 1)
-    by_a = _density(a, positive) * apply("IgammaSlope", a, positive, order=1)
-    return multiply_unless_zero(g, apply("Where", inside, by_a, 0)), multiply_unless_zero(g, _density(a, x))
+    by_a = _gamma_density(a, positive) * apply("IgammaSlope", a, positive, order=1)
+    return multiply_unless_zero(g, apply("Where", inside, by_a, 0)), multiply_unless_zero(g, _gamma_density(a, x))
 
 
 def _igammac_gradient(a: Tensor, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,7 +58,7 @@ def _igammac_gradient(a: Tensor, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tenso
 _SHAPE, _AT = f64([[1], [2], [0.5]]), f64([0.25, 1.5, 6])
 
 
-def _lower(a: Any, x: Any) -> Any:
+def _expected_igamma(a: Any, x: Any) -> Any:
     """Return P(a, x) for a = 1, 2 and 0.5, where the integral is elementary."""
     return np.stack([1 - np.exp(-x), 1 - (1 + x) * np.exp(-x), np.vectorize(math.erf)(np.sqrt(x))])
 
@@ -71,7 +71,7 @@ binary(
     kernel=typed(arrays.by_special("gammainc")),
     gradient=_igamma_gradient,
     samples=[
-        Sample([_SHAPE, _AT], _lower),
+        Sample([_SHAPE, _AT], _expected_igamma),
         Sample([f64([2, 3, -1]), f64([0, np.inf, 1])], f64([0, 1, np.nan]), differentiable=False),
     ],
 )
@@ -84,7 +84,7 @@ binary(
     kernel=typed(arrays.by_special("gammaincc")),
     gradient=_igammac_gradient,
     samples=[
-        Sample([_SHAPE, _AT], lambda a, x: 1 - _lower(a, x)),
+        Sample([_SHAPE, _AT], lambda a, x: 1 - _expected_igamma(a, x)),
         Sample([f64([1, 1]), f64([40, 700])], np.exp(f64([-40, -700])), differentiable=False),
     ],
 )
@@ -161,7 +161,7 @@ define(
     attrs={"order": REQUIRED},
     batch=pointwise,
     shape=broadcast_all,
-    elements=expanded,
+    elements=count_expanded_terms,
     kernel=by_order(incomplete_gamma_slopes),
     gradient=_igamma_slope_gradient,
     samples=[
@@ -175,7 +175,7 @@ define(
 
 
 def _betainc_gradient(op: Operation, g: Tensor) -> list[Any]:
-    a, b, x = _wide(*op.inputs)
+    a, b, x = _cast_to_float64(*op.inputs)
     scale = lgamma(a) + lgamma(b) - lgamma(a + b)
     density = exp(_log_power(a, x) + _log_power(b, 1 - x) - scale)
     return [None, None, sum_to(multiply_unless_zero(g, cast(density, g.dtype)), op.inputs[2])]

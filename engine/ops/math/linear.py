@@ -79,7 +79,7 @@ def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [sum_to(to_a, a), sum_to(to_b, b)]
 
 
-def _product(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+def _compute_matmul(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
     check_rank(a, 2, None, "matmul multiplies matrices")
     check_rank(b, 2, None, "matmul multiplies matrices")
     if xp is np and a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # BLAS has no 16-bit floats; cuBLAS has
@@ -87,7 +87,7 @@ def _product(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> A
     return xp.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
 
 
-def _multiplications(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> int:
+def _matmul_elements(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> int:
     """Return the work of a product in elements of other operations: about eight multiplications each."""
     columns = b.shape[-2 if transpose_b else -1]
     return int(max(a.size * columns, b.size * a.shape[-1 if transpose_a else -2]) // 8)
@@ -106,7 +106,7 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
     rows, columns = op.outputs[0].shape.as_tuple()[:: 1 if left else -1]
     inner = op.inputs[0].shape.as_tuple()[0 if transpose_a else 1]
 
-    def emit(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
+    def emit_flat_product(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
         x, matrix = operands if left else operands[::-1]
         if transpose_a if left else not transpose_b:
             x = swapped(builder, x)
@@ -115,7 +115,7 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
         result = reshaped(builder, product, [-1, rows, columns])
         return [result if left else swapped(builder, result)]
 
-    return emit
+    return emit_flat_product
 
 
 define(
@@ -125,8 +125,8 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_matmul_shape,
-    elements=_multiplications,
-    kernel=typed(_product),
+    elements=_matmul_elements,
+    kernel=typed(_compute_matmul),
     gradient=_matmul_gradient,
     samples=[
         Sample([_A, _B], f64([[-3, 7], [10, -8.75]])),
@@ -148,7 +148,7 @@ define(
     where={"T": (dtypes.float32, dtypes.float64)},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_matmul_shape,
-    kernel=typed(lambda xp, a, b, total, **transposed: _product(xp, a, b, **transposed) + total),
+    kernel=typed(lambda xp, a, b, total, **transposed: _compute_matmul(xp, a, b, **transposed) + total),
     gradient=NotDifferentiable("it is made after gradients are"),
     samples=[
         Sample([_A, _B, f64([[1, 2], [3, 4]])], f64([[-2, 9], [13, -4.75]])),

@@ -56,7 +56,7 @@ def _quantized_dtype(dtype: Any) -> DType:
     return wanted
 
 
-def _bits(dtype: DType) -> int:
+def _bits_of_dtype(dtype: DType) -> int:
     return np.dtype(dtype.numpy).itemsize * 8
 
 
@@ -67,7 +67,7 @@ def _round_away(x: Tensor) -> Tensor:
     return sign(x) * (whole + apply("Cast", size - whole >= 0.5, dtype=x.dtype))  # type: ignore[no-any-return]
 
 
-def _ranges(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wide: DType) -> tuple[Tensor, Tensor]:
+def _range_ends(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wide: DType) -> tuple[Tensor, Tensor]:
     """Return the ends of the range in dtype `wide`, shaped to broadcast with slices along `axis`."""
     low, high = (apply("Cast", convert_to_tensor(r, None), dtype=wide) for r in (min_range, max_range))
     if axis is None:
@@ -77,7 +77,7 @@ def _ranges(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wide: D
     return tuple(apply("Reshape", r, index_tensor([-1, *after])) for r in (low, high))
 
 
-def _axis(axis: Any) -> int | None:
+def _slice_axis(axis: Any) -> int | None:
     return None if axis is None or static_int(axis) == -1 else static_int(axis)
 
 
@@ -156,7 +156,7 @@ def quantize(
     # float32 does not represent all int32.
     wide = dtypes.float64 if target is dtypes.int32 else dtypes.float32
     x = convert_to_tensor(input, dtypes.float32)
-    low, high = _ranges(min_range, max_range, x, _axis(axis), wide)
+    low, high = _range_ends(min_range, max_range, x, _slice_axis(axis), wide)
     given = apply("Maximum", apply("Maximum", abs(low), abs(high)), 1) * ensure_minimum_range
     low = apply("Minimum", low, 0)
     high = apply("Maximum", apply("Maximum", high, low + given), 0)
@@ -167,7 +167,7 @@ def quantize(
         places = apply("Maximum", apply("Minimum", value, high), low) * scale
         places = apply("Rint", places) if round_mode == "HALF_TO_EVEN" else _round_away(places)
     elif mode == "MIN_FIRST":
-        scale, start = _first_range(low, high, _bits(target))
+        scale, start = _first_range(low, high, _bits_of_dtype(target))
         places = _round_away(value * scale) - (start - least)
     else:
         scale = (most - least) / (high - low)
@@ -180,11 +180,11 @@ def _as_integers(places: Tensor, target: DType, ends: tuple[Tensor, Tensor], nam
     """Clip whole numbers to an integer dtype; return the integers with the ends of the range."""
     bounds = (constant(np.asarray(v).astype(places.dtype.numpy)) for v in (target.max, target.min))
     cut = apply("Maximum", apply("Minimum", places, next(bounds)), next(bounds))
-    low, high = (apply("Reshape", apply("Cast", end, dtype=dtypes.float32), _flat(end)) for end in ends)
+    low, high = (apply("Reshape", apply("Cast", end, dtype=dtypes.float32), _end_shape(end)) for end in ends)
     return Quantized(apply("Cast", cut, name=name, dtype=target), low, high)
 
 
-def _flat(end: Tensor) -> Tensor:
+def _end_shape(end: Tensor) -> Tensor:
     """Return the shape of an end of a range in results: a vector of all slices, or a scalar."""
     return index_tensor([] if end.rank == 0 else [-1])
 
@@ -239,7 +239,7 @@ def dequantize(
     target, wanted = _quantized_dtype(x.dtype), dtypes.as_dtype(dtype)
     one_of(wanted, (dtypes.float32, dtypes.bfloat16), "dtype")
     wide = dtypes.float64 if target is dtypes.int32 else dtypes.float32
-    low, high = _ranges(min_range, max_range, x, _axis(axis), wide)
+    low, high = _range_ends(min_range, max_range, x, _slice_axis(axis), wide)
     value = apply("Cast", x, dtype=wide)
     least, most = int(target.min), int(target.max)
     if mode == "SCALED":
@@ -263,10 +263,10 @@ def _one_level(low: Any, high: Any, dtype: DType) -> Tensor:
     return width / float(int(dtype.max) - int(dtype.min))
 
 
-def _offset(low: Any, high: Any, dtype: DType) -> Tensor:
+def _zero_offset(low: Any, high: Any, dtype: DType) -> Tensor:
     """Return the integer that represents 0 by MIN_FIRST, the mode of matrix products."""
     low, high = (convert_to_tensor(v, dtypes.float32) for v in (low, high))
-    _, start = _first_range(low, high, _bits(dtype))
+    _, start = _first_range(low, high, _bits_of_dtype(dtype))
     return int(dtype.min) - apply("Cast", start, dtype=dtypes.float64)  # type: ignore[no-any-return]
 
 
@@ -318,8 +318,8 @@ def quantized_matmul(
         if operand.dtype not in (dtypes.int8, dtypes.uint8):
             raise DtypeError("bytes are multiplied", wanted="int8 or uint8", got=operand.dtype, hint="see `matmul`")
     # float64 has fast products in BLAS, and holds whole numbers up to 2 ** 53 exactly.
-    left = apply("Cast", x, dtype=dtypes.float64) - _offset(min_a, max_a, x.dtype)
-    right = apply("Cast", y, dtype=dtypes.float64) - _offset(min_b, max_b, y.dtype)
+    left = apply("Cast", x, dtype=dtypes.float64) - _zero_offset(min_a, max_a, x.dtype)
+    right = apply("Cast", y, dtype=dtypes.float64) - _zero_offset(min_b, max_b, y.dtype)
     sums = matmul(left, right, transpose_a, transpose_b)
     level = _one_level(min_a, max_a, x.dtype) * _one_level(min_b, max_b, y.dtype)
     kind = dtypes.int32

@@ -42,18 +42,18 @@ DRAWS = frozenset(
     | {"RandomGamma", "RandomPoisson", "RandomCandidates"}
 )
 _BY_KEY = {"Normal", "TruncatedNormal", "UniformInt", "Gamma", "Poisson", "Categorical", "Shuffle"}
-# All except uniform floats, which `_fractions` computes from Philox words without NumPy's Generator.
+# All except uniform floats, which `_fractions_from_bits` computes from Philox words without NumPy's Generator.
 _DRAWS_BY_NUMPY = DRAWS - {"RandomUniform"} | {f"Stateless{name}" for name in _BY_KEY}
 DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
 _DRAW = NotDifferentiable("a standard draw has no continuous inputs; range, mean and scale are applied outside it")
 
 
-def generator(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> np.random.Generator:
+def instance_generator(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> np.random.Generator:
     """Return NumPy's generator of the running instance of a random operation, or of a frame and an iteration."""
-    return np.random.Generator(philox(context, seed, instance))
+    return np.random.Generator(philox_words(context, seed, instance))
 
 
-def philox(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> np.random.Philox:
+def philox_words(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> np.random.Philox:
     """Return the Philox words of the running instance of a random operation, or of a frame and an iteration."""
     step = context.step
     frame, iteration = map(int, instance or (context.frame_id, context.iteration))
@@ -72,7 +72,7 @@ define(
     "Instance",
     "-> frame: host int64, iteration: host int64",
     shape=lambda op: [SCALAR, SCALAR],
-    # Frame numbers have 64 bits, so an int64 may be negative; `philox` masks it.
+    # Frame numbers have 64 bits, so an int64 may be negative; `philox_words` masks it.
     kernel=lambda xp, context: (np.uint64(context.frame_id).astype(np.int64), np.int64(context.iteration)),
     gradient=NotDifferentiable("it has no inputs"),
     effects=Effect.INSTANCE,
@@ -121,7 +121,7 @@ def seed_or_next(seed: int | None) -> int:
     return made[-1]  # type: ignore[no-any-return]
 
 
-def _shape(op: Operation) -> Shape:
+def _infer_drawn_shape(op: Operation) -> Shape:
     return static_shape(op.inputs[0])
 
 
@@ -130,16 +130,18 @@ def copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
     return xp.asarray(np.asarray(drawn).astype(dtype.numpy, copy=False))  # type: ignore[no-any-return]
 
 
-def _uniform(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
-    return copied_in(xp, draw_uniform(philox(context, seed, instance), tuple(int(d) for d in shape), dtype), dtype)
+def _compute_uniform(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
+    return copied_in(
+        xp, draw_uniform(philox_words(context, seed, instance), tuple(int(d) for d in shape), dtype), dtype
+    )
 
 
 def draw_uniform(bits: np.random.Philox, size: tuple[int, ...], dtype: DType) -> Array:
     """Return numbers in [0, 1) of a generator's words."""
-    return _fractions(bits, prod(size), dtype).reshape(size)
+    return _fractions_from_bits(bits, prod(size), dtype).reshape(size)
 
 
-def _fractions(bits: np.random.Philox, count: int, dtype: DType) -> Array:
+def _fractions_from_bits(bits: np.random.Philox, count: int, dtype: DType) -> Array:
     """Return numbers in [0, 1) made of a generator's words: as many bits as the dtype's significand holds.
 
     NumPy promises the words for all versions and machines, but no numbers of its Generator; these are the same as its
@@ -155,8 +157,8 @@ def _fractions(bits: np.random.Philox, count: int, dtype: DType) -> Array:
     return fractions
 
 
-def _normal(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
-    return copied_in(xp, draw_normal(philox(context, seed, instance), tuple(int(d) for d in shape), dtype), dtype)
+def _compute_normal(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
+    return copied_in(xp, draw_normal(philox_words(context, seed, instance), tuple(int(d) for d in shape), dtype), dtype)
 
 
 def draw_normal(bits: np.random.Philox, size: tuple[int, ...], dtype: DType) -> Array:
@@ -165,8 +167,10 @@ def draw_normal(bits: np.random.Philox, size: tuple[int, ...], dtype: DType) -> 
     return np.asarray(np.random.Generator(bits).standard_normal(size, wide))
 
 
-def _truncated(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
-    return copied_in(xp, draw_truncated(philox(context, seed, instance), tuple(int(d) for d in shape)), dtype)
+def _compute_truncated_normal(
+    xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int
+) -> Array:
+    return copied_in(xp, draw_truncated(philox_words(context, seed, instance), tuple(int(d) for d in shape)), dtype)
 
 
 def draw_truncated(bits: np.random.Philox, size: tuple[int, ...], dtype: DType = dtypes.float64) -> Array:
@@ -179,16 +183,16 @@ def draw_truncated(bits: np.random.Philox, size: tuple[int, ...], dtype: DType =
 
 
 for _type, _kernel in (
-    ("RandomUniform", _uniform),
-    ("RandomStandardNormal", _normal),
-    ("TruncatedNormal", _truncated),
+    ("RandomUniform", _compute_uniform),
+    ("RandomStandardNormal", _compute_normal),
+    ("TruncatedNormal", _compute_truncated_normal),
 ):
     define(
         _type,
         "shape: host I, instance: host *int64 -> value: @dtype",
         where={"I": dtypes.INDEX},
         attrs={"dtype": dtypes.float32, "seed": REQUIRED},
-        shape=_shape,
+        shape=_infer_drawn_shape,
         elements=shape_in(0),
         kernel=_kernel,
         gradient=_DRAW,
@@ -196,8 +200,10 @@ for _type, _kernel in (
     )
 
 
-def _integers(xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *instance: Any, seed: int) -> Array:
-    drawn = draw_integers(philox(context, seed, instance), tuple(int(d) for d in shape), low, high)
+def _compute_random_integers(
+    xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *instance: Any, seed: int
+) -> Array:
+    drawn = draw_integers(philox_words(context, seed, instance), tuple(int(d) for d in shape), low, high)
     return copied_in(xp, drawn, dtypes.as_dtype(drawn.dtype))
 
 
@@ -214,9 +220,9 @@ define(
     "shape: host I, minval: host T, maxval: host T, instance: host *int64 -> value: T",
     where={"I": dtypes.INDEX, "T": dtypes.INTEGER},
     attrs={"seed": REQUIRED},
-    shape=_shape,
+    shape=_infer_drawn_shape,
     elements=shape_in(0),
-    kernel=_integers,
+    kernel=_compute_random_integers,
     gradient=DISCRETE,
     effects=Effect.RANDOM,
 )
@@ -269,7 +275,7 @@ def random_uniform(
         low, high = convert_to_tensor(minval, wanted), bound_of(maxval, wanted)
         return apply("RandomUniformInt", size, low, high, [], name=name, seed=seed_or_next(seed))  # type: ignore[no-any-return]
     draw: Tensor = apply("RandomUniform", size, [], name=name, dtype=wanted, seed=seed_or_next(seed))
-    return scaled(draw, 1 if maxval is None else maxval, minval)
+    return scale_draw(draw, 1 if maxval is None else maxval, minval)
 
 
 def bound_of(maxval: Any, dtype: DType) -> Tensor:
@@ -284,15 +290,15 @@ def bound_of(maxval: Any, dtype: DType) -> Tensor:
     return convert_to_tensor(maxval, dtype)
 
 
-def scaled(draw: Tensor, high: Any, low: Any) -> Tensor:
+def scale_draw(draw: Tensor, high: Any, low: Any) -> Tensor:
     """Return draws from [0, 1) scaled to [`low`, `high`)."""
-    if _is(low, 0) and _is(high, 1):
+    if _is_number(low, 0) and _is_number(high, 1):
         return draw
     low, high = convert_to_tensor(low, draw.dtype), convert_to_tensor(high, draw.dtype)
     return draw * (high - low) + low  # type: ignore[no-any-return]
 
 
-def _is(value: Any, number: int) -> bool:
+def _is_number(value: Any, number: int) -> bool:
     return isinstance(value, (int, float)) and value == number
 
 
@@ -332,7 +338,7 @@ def random_normal(
     >>> bool((draw.sync() == draw.sync()).all())
     False
     """
-    return _around("RandomStandardNormal", shape, mean, stddev, dtype, seed, name)
+    return _apply_normal("RandomStandardNormal", shape, mean, stddev, dtype, seed, name)
 
 
 @public
@@ -363,16 +369,20 @@ def truncated_normal(
     >>> bool(abs(draw.sync()).max() <= 0.2)
     True
     """
-    return _around("TruncatedNormal", shape, mean, stddev, dtype, seed, name)
+    return _apply_normal("TruncatedNormal", shape, mean, stddev, dtype, seed, name)
 
 
-def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
+def _apply_normal(
+    type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None
+) -> Tensor:
     wanted = dtypes.as_dtype(dtype)
-    return move(apply(type, shape_vector(shape), [], name=name, dtype=wanted, seed=seed_or_next(seed)), mean, stddev)
+    return shift_and_scale(
+        apply(type, shape_vector(shape), [], name=name, dtype=wanted, seed=seed_or_next(seed)), mean, stddev
+    )
 
 
-def move(draw: Tensor, mean: Any, stddev: Any) -> Tensor:
+def shift_and_scale(draw: Tensor, mean: Any, stddev: Any) -> Tensor:
     """Return standard normal draws with another mean and standard deviation."""
-    if not _is(stddev, 1):
+    if not _is_number(stddev, 1):
         draw = draw * convert_to_tensor(stddev, draw.dtype)
-    return draw if _is(mean, 0) else draw + convert_to_tensor(mean, draw.dtype)
+    return draw if _is_number(mean, 0) else draw + convert_to_tensor(mean, draw.dtype)

@@ -22,7 +22,7 @@ from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..support.arguments import as_sizes, axis_within, shape_in, static_ints
-from ..support.array_library import wide
+from ..support.array_library import cast_to_accumulator
 from ..support.batching import along
 from ..support.common import scalar_like, shape_of
 from ..support.families import describe, example_section, typed
@@ -64,7 +64,7 @@ def _check_integers(axis: tuple[int, ...] | None) -> None:
         operator.index(each)
 
 
-def spread(y: Tensor, op: Operation) -> Tensor:
+def unreduce(y: Tensor, op: Operation) -> Tensor:
     """Broadcast the result of a reduction, or its cotangent, over the reduced axes.
 
     Parameters
@@ -128,7 +128,7 @@ class Reduction(Protocol):
     ) -> Tensor: ...
 
 
-def _reduction(
+def _declare_reduction(
     type: str,
     function: str,
     summary: str,
@@ -189,19 +189,19 @@ def _reduction(
     return entry.public(public)
 
 
-def _wide(xp: Any, x: Any) -> Any:
+def _accumulator_dtype(xp: Any, x: Any) -> Any:
     """Return the dtype to add up in: a bfloat16 sum of ones would stop at 256."""
     return xp.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
 
 
-reduce_sum: Reduction = _reduction(
+reduce_sum: Reduction = _declare_reduction(
     "Sum",
     "reduce_sum",
     "Sum over axes.",
     where=dtypes.NUMERIC,
-    kernel=lambda xp, x, axis, keepdims: xp.sum(x, axis, _wide(xp, x), keepdims=keepdims),
+    kernel=lambda xp, x, axis, keepdims: xp.sum(x, axis, _accumulator_dtype(xp, x), keepdims=keepdims),
     fuse=reduction("sum"),
-    gradient=lambda op, g: spread(g, op),
+    gradient=lambda op, g: unreduce(g, op),
     samples=[
         Sample([_X], f64(24.75)),
         Sample([_X], f64([[1.5, 6, 0.5], [5.5, 4, 7.25]]), {"axis": (1,)}),
@@ -215,7 +215,7 @@ reduce_sum: Reduction = _reduction(
 )
 
 
-def _count(op: Operation) -> Tensor:
+def _count_reduced(op: Operation) -> Tensor:
     """Return the number of elements in each mean, in the dtype of the mean."""
     x, y = op.inputs[0], op.outputs[0]
     if x.rank is not None:
@@ -227,20 +227,22 @@ def _count(op: Operation) -> Tensor:
     return apply("Cast", size, dtype=x.dtype)  # type: ignore[no-any-return]
 
 
-def _mean(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+def _compute_mean(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     if x.size:
-        return xp.mean(x, axis, _wide(xp, x), keepdims=keepdims)
-    return xp.sum(x, axis, _wide(xp, x), keepdims=keepdims) * math.nan  # NumPy's empty mean is NaN with a warning
+        return xp.mean(x, axis, _accumulator_dtype(xp, x), keepdims=keepdims)
+    return (
+        xp.sum(x, axis, _accumulator_dtype(xp, x), keepdims=keepdims) * math.nan
+    )  # NumPy's empty mean is NaN with a warning
 
 
-reduce_mean: Reduction = _reduction(
+reduce_mean: Reduction = _declare_reduction(
     "Mean",
     "reduce_mean",
     "Mean over axes; NaN over nothing.",
     where=dtypes.DIFFERENTIABLE,
-    kernel=_mean,
+    kernel=_compute_mean,
     fuse=reduction("mean"),
-    gradient=lambda op, g: spread(g / _count(op), op),
+    gradient=lambda op, g: unreduce(g / _count_reduced(op), op),
     samples=[
         Sample([_X], f64(24.75 / 12)),
         Sample([_X], f64([8 / 6, 16.75 / 6]), {"axis": (1, 2)}),
@@ -253,12 +255,12 @@ reduce_mean: Reduction = _reduction(
 
 def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
     x, y = op.inputs[0], op.outputs[0]
-    mask = apply("Equal", x, spread(y, op))
+    mask = apply("Equal", x, unreduce(y, op))
     ties = apply("Sum", apply("Cast", mask, dtype=x.dtype), axis=op.attrs["axis"], keepdims=op.attrs["keepdims"])
-    return apply("Where", mask, spread(g / ties, op), 0)  # type: ignore[no-any-return]
+    return apply("Where", mask, unreduce(g / ties, op), 0)  # type: ignore[no-any-return]
 
 
-reduce_max: Reduction = _reduction(
+reduce_max: Reduction = _declare_reduction(
     "Max",
     "reduce_max",
     "Largest value over axes; equal largest values share the gradient.",
@@ -275,7 +277,7 @@ reduce_max: Reduction = _reduction(
 )
 
 
-reduce_min: Reduction = _reduction(
+reduce_min: Reduction = _declare_reduction(
     "Min",
     "reduce_min",
     "Smallest value over axes; equal smallest values share the gradient.",
@@ -291,7 +293,7 @@ reduce_min: Reduction = _reduction(
 )
 
 
-reduce_any: Reduction = _reduction(
+reduce_any: Reduction = _declare_reduction(
     "Any",
     "reduce_any",
     "Whether at least one value over axes is true.",
@@ -303,7 +305,7 @@ reduce_any: Reduction = _reduction(
 )
 
 
-reduce_all: Reduction = _reduction(
+reduce_all: Reduction = _declare_reduction(
     "All",
     "reduce_all",
     "Whether every value over axes is true.",
@@ -317,7 +319,7 @@ reduce_all: Reduction = _reduction(
 
 def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     """Compute ``log(sum(exp(x)))`` without overflow, also where all of `x` is infinite."""
-    x = wide(xp, x)
+    x = cast_to_accumulator(xp, x)
     top = xp.max(x, axis, keepdims=True)
     # Subtracting an infinite maximum would make NaN; without it, exponentials are 0 or infinite, as the result needs.
     top = xp.where(xp.isfinite(top), top, xp.zeros((), x.dtype))
@@ -326,11 +328,11 @@ def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _log_sum_exp_gradient(op: Operation, g: Tensor) -> Tensor:
-    slope = apply("Exp", op.inputs[0] - spread(op.outputs[0], op))
-    return multiply_unless_zero(spread(g, op), slope)
+    slope = apply("Exp", op.inputs[0] - unreduce(op.outputs[0], op))
+    return multiply_unless_zero(unreduce(g, op), slope)
 
 
-reduce_logsumexp: Reduction = _reduction(
+reduce_logsumexp: Reduction = _declare_reduction(
     "LogSumExp",
     "reduce_logsumexp",
     "``log(sum(exp(x)))`` over axes, without overflow.",

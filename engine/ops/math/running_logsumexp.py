@@ -19,15 +19,15 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..support.arguments import axis_within, check_same_shape, same_with_axis
-from ..support.array_library import wide
+from ..support.array_library import cast_to_accumulator
 from ..support.literals import f32, f64
-from .cumulative import running
+from .cumulative import apply_scan
 
 _X = f64([[0.5, -1, 2], [3, 0.25, -2]])
 _RUNNING = {"axis": 0, "exclusive": False, "reverse": False}
 
 
-def _running(xp: Any, size: Any, term: Any) -> tuple[Any, Any]:
+def _scan_exponentials(xp: Any, size: Any, term: Any) -> tuple[Any, Any]:
     """Add up ``term * exp(size)`` along the last axis: return the largest size so far, and the sum relative to it."""
     # A parallel prefix sum: each pass doubles the number of terms in a sum, in log2(n) passes over whole arrays.
     step, exp = 1, elementary_function(xp, "exp")
@@ -42,29 +42,29 @@ def _running(xp: Any, size: Any, term: Any) -> tuple[Any, Any]:
     return size, term
 
 
-def _excluded(xp: Any, values: Any, neutral: float) -> Any:
+def _shift_by_one(xp: Any, values: Any, neutral: float) -> Any:
     """Shift values by one place along the last axis, so that results exclude their own elements."""
     moved = xp.full_like(values, neutral)
     moved[..., 1:] = values[..., :-1]
     return moved
 
 
-def _sums(xp: Any, size: Any, term: Any, axis: int, exclusive: bool, reverse: bool) -> tuple[Any, Any]:
+def _scan_along_axis(xp: Any, size: Any, term: Any, axis: int, exclusive: bool, reverse: bool) -> tuple[Any, Any]:
     """Scan along an axis and leave it last; from the end if `reverse`, without each element itself if `exclusive`."""
     size, term = (xp.moveaxis(v, axis_within(axis, v.ndim), -1) for v in (size, term))
     if reverse:
         size, term = (xp.flip(v, -1) for v in (size, term))
-    size, term = _running(xp, size, term)
+    size, term = _scan_exponentials(xp, size, term)
     if exclusive:
-        size, term = _excluded(xp, size, -np.inf), _excluded(xp, term, 0)
+        size, term = _shift_by_one(xp, size, -np.inf), _shift_by_one(xp, term, 0)
     if reverse:
         size, term = (xp.flip(v, -1) for v in (size, term))
     return size, term
 
 
-def _logsumexp(xp: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    terms = wide(xp, x)
-    size, total = _sums(xp, terms, xp.ones_like(terms), axis, exclusive, reverse)
+def _compute_cumulative_logsumexp(xp: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    terms = cast_to_accumulator(xp, x)
+    size, total = _scan_along_axis(xp, terms, xp.ones_like(terms), axis, exclusive, reverse)
     finite = xp.where(xp.isfinite(size), size, xp.zeros((), size.dtype))
     with np.errstate(divide="ignore"):
         # An infinite largest exponent is the result, also minus infinity of an empty sum.
@@ -84,9 +84,9 @@ def _exp_sum(op: Operation, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 def _exp_sums(xp: Any, g: Any, a: Any, b: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
     check_same_shape("CumulativeExpSum", g, a, b)
-    size, total = _sums(xp, wide(xp, b), wide(xp, g), axis, exclusive, reverse)
+    size, total = _scan_along_axis(xp, cast_to_accumulator(xp, b), cast_to_accumulator(xp, g), axis, exclusive, reverse)
     with np.errstate(invalid="ignore"):
-        factor = elementary_function(xp, "exp")(xp.moveaxis(wide(xp, a), axis, -1) + size)
+        factor = elementary_function(xp, "exp")(xp.moveaxis(cast_to_accumulator(xp, a), axis, -1) + size)
         # Empty sums stay 0 beside an infinite factor.
         y = xp.where(total == 0, xp.zeros((), total.dtype), total * factor)
     return xp.ascontiguousarray(xp.moveaxis(y, -1, axis)).astype(g.dtype)
@@ -98,7 +98,7 @@ def _exp_sum_gradient(op: Operation, h: Tensor) -> list[Any]:
     return [to_g, h * op.outputs[0], g * to_g]
 
 
-def _direct(g: Any, a: Any, b: Any) -> Any:
+def _expected_exp_sum(g: Any, a: Any, b: Any) -> Any:
     """Add up along axis 0, from the end: ``sum(g[i] * exp(a[j] + b[i]) for i in range(j, n))``."""
     return np.stack([(g[j:] * np.exp(a[j] + b[j:])).sum(0) for j in range(len(g))])
 
@@ -112,7 +112,7 @@ define(
     kernel=_exp_sums,
     gradient=_exp_sum_gradient,
     samples=[
-        Sample([_X.T.copy(), -_X.T, _X.T[::-1].copy()], _direct, {"axis": 0, "reverse": True}),
+        Sample([_X.T.copy(), -_X.T, _X.T[::-1].copy()], _expected_exp_sum, {"axis": 0, "reverse": True}),
         Sample(
             [_X, _X * 0.5, -_X],
             lambda g, a, b: np.cumsum(g * np.exp(b), 1) * np.exp(a),
@@ -133,7 +133,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=_RUNNING,
     shape=same_with_axis,
-    kernel=_logsumexp,
+    kernel=_compute_cumulative_logsumexp,
     gradient=_logsumexp_gradient,
     samples=[
         Sample([_X], lambda x: np.log(np.cumsum(np.exp(x), 0))),
@@ -180,4 +180,4 @@ def cumulative_logsumexp(
     >>> tg.function(lambda: tg.cumulative_logsumexp(np.array([1000.0, 1000.0]))).sync()
     array([1000.        , 1000.69314718])
     """
-    return running("CumulativeLogsumexp", x, axis, exclusive, reverse, name)
+    return apply_scan("CumulativeLogsumexp", x, axis, exclusive, reverse, name)

@@ -10,8 +10,8 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
-from .signal import frame, hann_window, overlap_and_add, positive
-from .spectra import fitted, irfft, rfft
+from .signal import frame, hann_window, overlap_and_add, positive_int
+from .spectra import fit_sizes, irfft, rfft
 
 Window = Callable[..., Tensor]
 
@@ -68,7 +68,7 @@ def stft(
            [2., 1., 0.],
            [2., 1., 0.]], dtype=float32)
     """
-    length = positive(frame_length, "frame_length")
+    length = positive_int(frame_length, "frame_length")
     frames = frame(signals, length, frame_step, pad_end)
     if window_fn is not None:
         frames = frames * window_fn(length, dtype=frames.dtype)
@@ -118,8 +118,8 @@ def inverse_stft(
     >>> np.round(same[2:6], 6)
     array([2., 3., 4., 5.])
     """
-    length = positive(frame_length, "frame_length")
-    frames = fitted(irfft(stfts, [_transform_length(fft_length, length)]), [length])
+    length = positive_int(frame_length, "frame_length")
+    frames = fit_sizes(irfft(stfts, [_transform_length(fft_length, length)]), [length])
     if window_fn is not None:
         frames = frames * window_fn(length, dtype=frames.dtype)
     return overlap_and_add(frames, frame_step, name)
@@ -149,16 +149,16 @@ def inverse_stft_window_fn(
     >>> tg.function(lambda: tg.inverse_stft_window_fn(1)(2, dtype="float32")).sync()
     array([0., 1.], dtype=float32)
     """
-    step = positive(frame_step, "frame_step")
+    step = positive_int(frame_step, "frame_step")
 
-    def window(frame_length: int, dtype: DType | str = "float32") -> Tensor:
-        length = positive(frame_length, "frame_length")
+    def inverse_window(frame_length: int, dtype: DType | str = "float32") -> Tensor:
+        length = positive_int(frame_length, "frame_length")
         forward = convert_to_tensor(forward_window_fn(length, dtype=dtype))
         # Sample i of a frame overlaps the samples i + k * step of its neighbours: columns of rows of `step` samples.
         parts = -(-length // step)
-        squares = apply("Reshape", fitted(forward * forward, [parts * step]), [parts, step])
+        squares = apply("Reshape", fit_sizes(forward * forward, [parts * step]), [parts, step])
         # Adding zeros repeats the row of sums for all parts.
         total = apply("Sum", squares, axis=(0,), keepdims=True) + [[0.0]] * parts
         return apply("RealDiv", forward, apply("Reshape", total, [parts * step])[:length], name=name)  # type: ignore[no-any-return]
 
-    return window
+    return inverse_window

@@ -14,10 +14,10 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, known_rank, static_int, static_ints
 from ..support.common import dimension
-from .spectra import fitted
+from .spectra import fit_sizes
 
 
-def _shifted(x: Any, axes: Any, forward: bool, name: str | None) -> Tensor:
+def _roll_by_half(x: Any, axes: Any, forward: bool, name: str | None) -> Tensor:
     """Roll dimensions forward by half their size, rounded down, or back."""
     tensor = convert_to_tensor(x)
     rank = known_rank(tensor, "fftshift")
@@ -56,7 +56,7 @@ def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.fftshift([0, 1, 2, -2, -1])).sync()
     array([-2, -1,  0,  1,  2], dtype=int32)
     """
-    return _shifted(x, axes, True, name)
+    return _roll_by_half(x, axes, True, name)
 
 
 @public
@@ -85,10 +85,10 @@ def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.ifftshift([-2, -1, 0, 1, 2])).sync()
     array([ 0,  1,  2, -2, -1], dtype=int32)
     """
-    return _shifted(x, axes, False, name)
+    return _roll_by_half(x, axes, False, name)
 
 
-def _window(length: Any, periodic: bool, dtype: Any, mean: float, name: str | None) -> Tensor:
+def _cosine_window(length: Any, periodic: bool, dtype: Any, mean: float, name: str | None) -> Tensor:
     """Return ``mean - (1 - mean) * cos(...)`` over a period; odd lengths are symmetric even if `periodic`."""
     size, kind = static_int(length, "window_length"), dtypes.as_dtype(dtype)
     if not kind.is_floating:
@@ -125,7 +125,7 @@ def hann_window(window_length: int, periodic: bool = True, dtype: Any = "float32
     >>> tg.function(lambda: tg.hann_window(4)).sync()
     array([0. , 0.5, 1. , 0.5], dtype=float32)
     """
-    return _window(window_length, periodic, dtype, 0.5, name)
+    return _cosine_window(window_length, periodic, dtype, 0.5, name)
 
 
 @public
@@ -150,10 +150,10 @@ def hamming_window(
     >>> tg.function(lambda: tg.hamming_window(4)).sync()
     array([0.08, 0.54, 1.  , 0.54], dtype=float32)
     """
-    return _window(window_length, periodic, dtype, 0.54, name)
+    return _cosine_window(window_length, periodic, dtype, 0.54, name)
 
 
-def positive(value: Any, what: str) -> int:
+def positive_int(value: Any, what: str) -> int:
     """Return a static integer of 1 or more; raise ShapeError, which calls the argument `what`, for others."""
     number = static_int(value, what)
     if number < 1:
@@ -201,8 +201,8 @@ def frame(
     array([[1, 2, 3],
            [3, 4, 5]], dtype=int32)
     """
-    x, length = convert_to_tensor(signal), positive(frame_length, "frame_length")
-    step = positive(frame_step, "frame_step")
+    x, length = convert_to_tensor(signal), positive_int(frame_length, "frame_length")
+    step = positive_int(frame_step, "frame_step")
     rank = known_rank(x, "frame")
     at = axis_within(static_int(axis), rank)
     size = dimension(x, at)
@@ -212,14 +212,14 @@ def frame(
         x = apply("Pad", x, index_tensor([[0, missing if i == at else 0] for i in range(rank)]), pad_value)
     else:
         count = _at_least_0((size - length + step) // step)
-    return _taken(x, at, count, length, step, name)
+    return _gather_frames(x, at, count, length, step, name)
 
 
 def _at_least_0(number: Any) -> Any:
     return max(0, number) if isinstance(number, int) else apply("Maximum", number, 0)
 
 
-def _taken(x: Tensor, axis: int, count: Any, length: int, step: int, name: str | None) -> Tensor:
+def _gather_frames(x: Tensor, axis: int, count: Any, length: int, step: int, name: str | None) -> Tensor:
     """Gather frames in pieces of the common divisor of length and step: fewer indices than single samples."""
     piece = math.gcd(length, step)
     used = dimension(x, axis) // piece
@@ -227,7 +227,7 @@ def _taken(x: Tensor, axis: int, count: Any, length: int, step: int, name: str |
     rows = x[(*before, slice(None, used * piece))]
     dims = [dimension(x, i) for i in range(len(x.shape))]
     rows = apply("Reshape", rows, index_tensor([*dims[:axis], used, piece, *dims[axis + 1 :]]))
-    starts = apply("Range", constant(np.int32(0)), _int32(count), constant(np.int32(1))) * (step // piece)
+    starts = apply("Range", constant(np.int32(0)), _as_int32(count), constant(np.int32(1))) * (step // piece)
     places = apply("ExpandDims", starts, axis=-1) + constant(np.arange(length // piece, dtype=np.int32))
     frames = apply("Gather", rows, places, axis=axis)
     return apply(  # type: ignore[no-any-return]
@@ -235,7 +235,7 @@ def _taken(x: Tensor, axis: int, count: Any, length: int, step: int, name: str |
     )
 
 
-def _int32(value: Any) -> Tensor:
+def _as_int32(value: Any) -> Tensor:
     return value if isinstance(value, Tensor) else constant(np.int32(value))
 
 
@@ -264,7 +264,7 @@ def overlap_and_add(signal: Any, frame_step: int, name: str | None = None) -> Te
     >>> tg.function(lambda: tg.overlap_and_add([[1, 2, 3], [10, 20, 30]], frame_step=2)).sync()
     array([ 1,  2, 13, 20, 30], dtype=int32)
     """
-    x, step = convert_to_tensor(signal), positive(frame_step, "frame_step")
+    x, step = convert_to_tensor(signal), positive_int(frame_step, "frame_step")
     rank = known_rank(x, "overlap_and_add")
     if rank < 2:
         raise ShapeError("there have to be frames", wanted="rank 2 or more", got=x.shape, hint="see `frame`")
@@ -272,11 +272,11 @@ def overlap_and_add(signal: Any, frame_step: int, name: str | None = None) -> Te
     parts = -(-length // step)
     rows = frames + parts - 1
     # Part k of each frame goes k steps further: its rows, one more than there are places, begin k places later.
-    x = fitted(x, [frames + parts, parts * step])
+    x = fit_sizes(x, [frames + parts, parts * step])
     x = apply("Reshape", x, index_tensor([*dims, frames + parts, parts, step]))
     x = apply("Transpose", x, perm=(*range(rank - 2), rank - 1, rank - 2, rank))
     x = apply("Reshape", x, index_tensor([*dims, parts * (frames + parts), step]))
-    x = fitted(x, [parts * rows, step])
+    x = fit_sizes(x, [parts * rows, step])
     x = apply("Sum", apply("Reshape", x, index_tensor([*dims, parts, rows, step])), axis=(-3,))
     x = apply("Reshape", x, index_tensor([*dims, rows * step]))
-    return apply("Identity", fitted(x, [(frames - 1) * step + length]), name=name)  # type: ignore[no-any-return]
+    return apply("Identity", fit_sizes(x, [(frames - 1) * step + length]), name=name)  # type: ignore[no-any-return]

@@ -137,7 +137,7 @@ spence: Unary = unary(
 )
 
 
-def _fresnel(index: int) -> Any:
+def _fresnel_kernel(index: int) -> Any:
     """Return the kernel of the sine integral, 0, or cosine integral, 1; SciPy computes both at once."""
     kernel = arrays.by_special("fresnel")
     return typed(lambda xp, x: kernel(xp, x)[index])
@@ -149,7 +149,7 @@ fresnel_sin: Unary = unary(
     "Fresnel's integral of ``sin(pi * t**2 / 2)`` from 0 to x, elementwise.",
     where=dtypes.FLOATING,
     on_host=True,
-    kernel=_fresnel(0),
+    kernel=_fresnel_kernel(0),
     gradient=lambda x, y, g: g * sin(square(x) * (math.pi / 2)),
     samples=[Sample([f64([0, 1, -1, 2])], f64([0, 0.4382591473903548, -0.4382591473903548, 0.3434156783636982]))],
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.43825915])"},
@@ -161,7 +161,7 @@ fresnel_cos: Unary = unary(
     "Fresnel's integral of ``cos(pi * t**2 / 2)`` from 0 to x, elementwise.",
     where=dtypes.FLOATING,
     on_host=True,
-    kernel=_fresnel(1),
+    kernel=_fresnel_kernel(1),
     gradient=lambda x, y, g: g * cos(square(x) * (math.pi / 2)),
     samples=[Sample([f64([0, 1, -1, 2])], f64([0, 0.7798934003768228, -0.7798934003768228, 0.4882534060753408]))],
     examples={"np.array([0.0, 1.0])": "array([0.       , 0.7798934])"},

@@ -28,7 +28,7 @@ class OfRealSignal(Protocol):
     def __call__(self, input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor: ...
 
 
-def _padded(x: Tensor, after: list[Any]) -> Tensor:
+def _pad_ends(x: Tensor, after: list[Any]) -> Tensor:
     """Append zeros along the last dimensions."""
     rows = [[0, n] for n in after]
     if x.rank is not None:
@@ -38,7 +38,7 @@ def _padded(x: Tensor, after: list[Any]) -> Tensor:
     return apply("Pad", x, apply("Concat", [before, index_tensor(rows)], axis=0), 0)  # type: ignore[no-any-return]
 
 
-def fitted(x: Tensor, sizes: Sequence[Any]) -> Tensor:
+def fit_sizes(x: Tensor, sizes: Sequence[Any]) -> Tensor:
     """Cut the last dimensions to sizes, or pad their ends with zeros.
 
     Parameters
@@ -51,22 +51,24 @@ def fitted(x: Tensor, sizes: Sequence[Any]) -> Tensor:
     Tensor
         Of the same dtype.
     """
-    fits = _fits(x, sizes)
+    fits = _known_to_fit(x, sizes)
     if all(fits):
         return x
     cut = x[(..., *(slice(None, None if fit else size) for fit, size in zip(fits, sizes, strict=True)))]
-    if all(_fits(cut, sizes)):
+    if all(_known_to_fit(cut, sizes)):
         return cut
-    return _padded(cut, [size - dimension(cut, axis) for axis, size in zip(last_axes(len(sizes)), sizes, strict=True)])
+    return _pad_ends(
+        cut, [size - dimension(cut, axis) for axis, size in zip(last_axes(len(sizes)), sizes, strict=True)]
+    )
 
 
-def _fits(x: Tensor, sizes: Sequence[Any]) -> list[bool]:
+def _known_to_fit(x: Tensor, sizes: Sequence[Any]) -> list[bool]:
     """Return which of the last dimensions are known to have these sizes."""
     known = [None if x.rank is None else x.shape[axis] for axis in last_axes(len(sizes))]
     return [isinstance(size, int) and n == size for n, size in zip(known, sizes, strict=True)]
 
 
-def _lengths(fft_length: Any, rank: int) -> list[Any]:
+def _read_fft_length(fft_length: Any, rank: int) -> list[Any]:
     """Return the sizes of the transformed dimensions, as int where static."""
     given = index_tensor(fft_length)
     if not given.shape.is_compatible_with(Shape([rank])):
@@ -90,7 +92,7 @@ def _lengths(fft_length: Any, rank: int) -> list[Any]:
 _WHERE = ("", "the last dimension", "the last two dimensions", "the last three dimensions")
 
 
-def _published(function: Callable[..., Any], name: str, text: str) -> Any:
+def _publish_transform(function: Callable[..., Any], name: str, text: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
     function.__module__ = __name__
@@ -104,7 +106,7 @@ def _complex_transform(name_: str, rank: int, inverse: bool, example: str) -> An
         return apply("FFT", input, name=name, rank=rank, inverse=inverse)  # type: ignore[no-any-return]
 
     kind = "Inverse discrete" if inverse else "Discrete"
-    return _published(
+    return _publish_transform(
         public,
         name_,
         f"""{kind} Fourier transform over {_WHERE[rank]}.
@@ -147,10 +149,10 @@ def _real_spectrum(name_: str, rank: int, example: str) -> Any:
                 hint=f"use {name_[1:]} for complex ones, or cast",
             )
         if fft_length is not None:
-            x = fitted(x, _lengths(fft_length, rank))
+            x = fit_sizes(x, _read_fft_length(fft_length, rank))
         return apply("RFFT", x, name=name, rank=rank, dtype=COMPLEX_OF[x.dtype])  # type: ignore[no-any-return]
 
-    return _published(
+    return _publish_transform(
         public,
         name_,
         f"""Discrete Fourier transform of a real signal over {_WHERE[rank]}; frequencies from 0 up to half the rate.
@@ -190,12 +192,12 @@ def _real_signal(name_: str, rank: int, example: str) -> Any:
             bins = None if x.rank is None else x.shape[-1]
             size: Any = apply("Maximum", size_along(x, -1) * 2 - 2, 0) if bins is None else max(0, 2 * bins - 2)
         else:
-            *others, size = _lengths(fft_length, rank)
-            x = fitted(x, [*others, size // 2 + 1])
+            *others, size = _read_fft_length(fft_length, rank)
+            x = fit_sizes(x, [*others, size // 2 + 1])
         length = constant(np.int32(size)) if isinstance(size, int) else size
         return apply("IRFFT", x, length, name=name, rank=rank)  # type: ignore[no-any-return]
 
-    return _published(
+    return _publish_transform(
         public,
         name_,
         f"""Inverse of `{name_[1:]}`: a real signal from the frequencies from 0 up to half the rate.
@@ -228,50 +230,50 @@ def _real_signal(name_: str, rank: int, example: str) -> Any:
     )
 
 
-def _shown(call: str, result: str) -> str:
+def _example_text(call: str, result: str) -> str:
     return f">>> tg.function(lambda: tg.{call}).sync()\n    {result}"
 
 
 _FLAT, _ROWS = "[1 + 0j, 1, 1, 1]", "[[1 + 0j, 1], [1, 1]]"
 
 fft: Unary = _complex_transform(
-    "fft", 1, False, _shown(f"fft({_FLAT})", "array([4.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)")
+    "fft", 1, False, _example_text(f"fft({_FLAT})", "array([4.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)")
 )
 ifft: Unary = _complex_transform(
-    "ifft", 1, True, _shown(f"ifft({_FLAT})", "array([1.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)")
+    "ifft", 1, True, _example_text(f"ifft({_FLAT})", "array([1.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)")
 )
 fft2d: Unary = _complex_transform(
     "fft2d",
     2,
     False,
-    _shown(f"fft2d({_ROWS})", "array([[4.+0.j, 0.+0.j],\n           [0.+0.j, 0.+0.j]], dtype=complex64)"),
+    _example_text(f"fft2d({_ROWS})", "array([[4.+0.j, 0.+0.j],\n           [0.+0.j, 0.+0.j]], dtype=complex64)"),
 )
 ifft2d: Unary = _complex_transform(
     "ifft2d",
     2,
     True,
-    _shown(f"ifft2d({_ROWS})", "array([[1.+0.j, 0.+0.j],\n           [0.+0.j, 0.+0.j]], dtype=complex64)"),
+    _example_text(f"ifft2d({_ROWS})", "array([[1.+0.j, 0.+0.j],\n           [0.+0.j, 0.+0.j]], dtype=complex64)"),
 )
 fft3d: Unary = _complex_transform(
     "fft3d",
     3,
     False,
-    _shown(f"fft3d([{_ROWS}])", "array([[[4.+0.j, 0.+0.j],\n            [0.+0.j, 0.+0.j]]], dtype=complex64)"),
+    _example_text(f"fft3d([{_ROWS}])", "array([[[4.+0.j, 0.+0.j],\n            [0.+0.j, 0.+0.j]]], dtype=complex64)"),
 )
 ifft3d: Unary = _complex_transform(
     "ifft3d",
     3,
     True,
-    _shown(f"ifft3d([{_ROWS}])", "array([[[1.+0.j, 0.+0.j],\n            [0.+0.j, 0.+0.j]]], dtype=complex64)"),
+    _example_text(f"ifft3d([{_ROWS}])", "array([[[1.+0.j, 0.+0.j],\n            [0.+0.j, 0.+0.j]]], dtype=complex64)"),
 )
 
 rfft: OfRealSignal = _real_spectrum(
-    "rfft", 1, _shown("rfft([1.0, 0.0, 0.0, 0.0])", "array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)")
+    "rfft", 1, _example_text("rfft([1.0, 0.0, 0.0, 0.0])", "array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)")
 )
 rfft2d: OfRealSignal = _real_spectrum(
     "rfft2d",
     2,
-    _shown(
+    _example_text(
         "rfft2d([[1.0, 2.0], [3.0, 4.0]])",
         "array([[10.+0.j, -2.+0.j],\n           [-4.+0.j,  0.+0.j]], dtype=complex64)",
     ),
@@ -279,18 +281,20 @@ rfft2d: OfRealSignal = _real_spectrum(
 rfft3d: OfRealSignal = _real_spectrum(
     "rfft3d",
     3,
-    _shown(
+    _example_text(
         "rfft3d(tg.ones([1, 2, 2]), [1, 2, 4])",
         "array([[[4.+0.j, 2.-2.j, 0.+0.j],\n            [0.+0.j, 0.+0.j, 0.+0.j]]], dtype=complex64)",
     ),
 )
 
 irfft: OfRealSignal = _real_signal(
-    "irfft", 1, _shown("irfft([2 + 0j, 1, 0])", "array([1. , 0.5, 0. , 0.5], dtype=float32)")
+    "irfft", 1, _example_text("irfft([2 + 0j, 1, 0])", "array([1. , 0.5, 0. , 0.5], dtype=float32)")
 )
 irfft2d: OfRealSignal = _real_signal(
-    "irfft2d", 2, _shown("irfft2d([[4 + 0j, 0], [0, 0]])", "array([[1., 1.],\n           [1., 1.]], dtype=float32)")
+    "irfft2d",
+    2,
+    _example_text("irfft2d([[4 + 0j, 0], [0, 0]])", "array([[1., 1.],\n           [1., 1.]], dtype=float32)"),
 )
 irfft3d: OfRealSignal = _real_signal(
-    "irfft3d", 3, _shown("irfft3d([[[3 + 0j, 0]]], [1, 1, 3])", "array([[[1., 1., 1.]]], dtype=float32)")
+    "irfft3d", 3, _example_text("irfft3d([[[3 + 0j, 0]]], [1, 1, 3])", "array([[[1., 1., 1.]]], dtype=float32)")
 )

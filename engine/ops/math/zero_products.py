@@ -41,13 +41,13 @@ def divide_unless_zero(g: Tensor, divisor: Tensor) -> Tensor:
 
 
 @typed
-def _multiply(xp: Any, x: Any, y: Any) -> Any:
+def _compute_mul_no_nan(xp: Any, x: Any, y: Any) -> Any:
     is_zero, zero = y == 0, xp.zeros((), y.dtype)
     return xp.where(is_zero, zero, x) * xp.where(is_zero, zero, y)
 
 
 @typed
-def _divide(xp: Any, x: Any, y: Any) -> Any:
+def _compute_div_or_zero(xp: Any, x: Any, y: Any) -> Any:
     is_zero, zero = x == 0, xp.zeros((), x.dtype)
     return xp.where(is_zero, zero, x) / xp.where(is_zero, xp.ones((), y.dtype), y)
 
@@ -69,7 +69,7 @@ multiply_no_nan: Binary = binary(
     "multiply_no_nan",
     "Multiply elementwise, with 0 where the second operand is 0, even if the first is infinite or NaN.",
     where=dtypes.DIFFERENTIABLE,
-    kernel=_multiply,
+    kernel=_compute_mul_no_nan,
     fuse=elementwise(_write_product, needs=lambda op: has_rows(op.inputs[1].shape, op.outputs[0].shape)),
     gradient=lambda x, y, z, g: (
         multiply_unless_zero(g, conj(y)),
@@ -87,7 +87,7 @@ binary(
     "divide_or_zero",
     "Divide elementwise, with 0 where the dividend is 0, even if the divisor is 0 or NaN.",
     where=dtypes.DIFFERENTIABLE,
-    kernel=_divide,
+    kernel=_compute_div_or_zero,
     fuse=elementwise(_write_quotient, needs=lambda op: has_rows(op.inputs[0].shape, op.outputs[0].shape)),
     gradient=lambda x, y, z, g: (
         divide_unless_zero(g, conj(y)),

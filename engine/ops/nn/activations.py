@@ -27,7 +27,7 @@ from ..support.literals import f64
 _X = [[0.5, -1.25], [7.5, -0.3]]
 
 
-def _logistic(x: float) -> float:
+def _expected_sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
@@ -38,12 +38,12 @@ sigmoid: Unary = unary(
     kernel=typed(lambda xp, x: 1 / (1 + elementary_function(xp, "exp")(-x))),
     fuse=by_step("sigmoid"),
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
-    samples=sampled(_logistic, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
+    samples=sampled(_expected_sigmoid, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
     examples={"np.array([0.0, 1.0, -1.0])": "array([0.5       , 0.73105858, 0.26894142])"},
 )
 
 
-def _activation(
+def _define_activation(
     type: str,
     kernel: Kernel,
     gradient: Callable[..., Tensor],
@@ -54,7 +54,7 @@ def _activation(
 ) -> None:
     """Define an activation; `gradient` is called with its input, its result, their gradient and the attributes."""
 
-    def gradients(op: Operation, g: Tensor) -> list[Any]:
+    def pull_back_activation(op: Operation, g: Tensor) -> list[Any]:
         return [gradient(op.inputs[0], op.outputs[0], g, **{key: op.attrs[key] for key in attrs or {}})]
 
     define(
@@ -65,13 +65,13 @@ def _activation(
         shape=same_as(0),
         batch=pointwise,
         kernel=typed(kernel),
-        gradient=gradients,
+        gradient=pull_back_activation,
         samples=samples,
         fuse=fuse,
     )
 
 
-_activation(
+_define_activation(
     "Softplus",
     lambda xp, x: xp.logaddexp(x, xp.zeros((), x.dtype)),
     lambda x, y, g: g * sigmoid(x),
@@ -102,7 +102,7 @@ def softplus(features: Any, name: str | None = None) -> Tensor:
     return apply("Softplus", features, name=name)  # type: ignore[no-any-return]
 
 
-_activation(
+_define_activation(
     "Softsign",
     lambda xp, x: x / (1 + xp.abs(x)),
     lambda x, y, g: g / square(abs(x) + 1),
@@ -132,7 +132,7 @@ def softsign(features: Any, name: str | None = None) -> Tensor:
     return apply("Softsign", features, name=name)  # type: ignore[no-any-return]
 
 
-_activation(
+_define_activation(
     "Relu",
     lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)),
     lambda x, y, g: apply("Where", y > 0, g, 0),
@@ -166,7 +166,7 @@ def relu(features: Any, name: str | None = None) -> Tensor:
     return apply("Relu", features, name=name)  # type: ignore[no-any-return]
 
 
-_activation(
+_define_activation(
     "Relu6",
     lambda xp, x: xp.clip(x, x.dtype.type(0), x.dtype.type(6)),
     lambda x, y, g: apply("Where", (y > 0) & (y < 6), g, 0),
@@ -197,7 +197,7 @@ def relu6(features: Any, name: str | None = None) -> Tensor:
     return apply("Relu6", features, name=name)  # type: ignore[no-any-return]
 
 
-_activation(
+_define_activation(
     "Elu",
     lambda xp, x: xp.where(x > 0, x, xp.expm1(x)),
     # The slope for negative x, exp(x), is y + 1: the gradient does not need x.
@@ -232,7 +232,7 @@ def elu(features: Any, name: str | None = None) -> Tensor:
 _ALPHA = 1.6732632423543772
 _SCALE = 1.0507009873554805
 
-_activation(
+_define_activation(
     "Selu",
     lambda xp, x: xp.where(x > 0, x, x.dtype.type(_ALPHA) * xp.expm1(x)) * x.dtype.type(_SCALE),
     lambda x, y, g: apply("Where", y > 0, g * _SCALE, g * (y + _SCALE * _ALPHA)),
@@ -262,7 +262,7 @@ def selu(features: Any, name: str | None = None) -> Tensor:
     return apply("Selu", features, name=name)  # type: ignore[no-any-return]
 
 
-_activation(
+_define_activation(
     "LeakyRelu",
     lambda xp, x, alpha: xp.where(x > 0, x, x * x.dtype.type(alpha)),
     # By the sign of x, not of y: a negative alpha makes all results positive.

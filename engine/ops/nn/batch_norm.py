@@ -13,7 +13,7 @@ from ...ir.tensor import Tensor
 from ..array.broadcasting import broadcast_to
 from ..control.placeholders import stop_gradient
 from ..math.arithmetic import squared_difference
-from ..math.casting import as_before, cast, widened
+from ..math.casting import as_before, cast, widen_halves
 from ..math.cumulative import reduce_prod
 from ..math.elementwise import rsqrt, square
 from ..math.reductions import reduce_mean, reduce_sum, reduced_axes
@@ -22,11 +22,11 @@ from ..support.common import one_for_each, scalar_like, shape_of
 from .normalization import along_channels, is_channels_first
 
 
-def _axes(x: Tensor, axes: Any) -> tuple[int, ...] | None:
+def _static_axes(x: Tensor, axes: Any) -> tuple[int, ...] | None:
     return None if axes is None else static_ints(axes, "axes")
 
 
-def _count(x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+def _count_reduced(x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
     """Return the number of reduced elements, in the dtype of `x`."""
     if x.rank is None:
         if axes is not None:
@@ -79,13 +79,13 @@ def sufficient_statistics(
     (3.0, 9.0, 41.0)
     """
     x = convert_to_tensor(x)
-    along = _axes(x, axes)
+    along = _static_axes(x, axes)
     moved, offset = x, None
     if shift is not None:
         offset = convert_to_tensor(shift, x.dtype)
         moved = x - offset
     total = reduce_sum(moved, along, keepdims, name)
-    return _count(x, along), total, reduce_sum(square(moved), along, keepdims), offset
+    return _count_reduced(x, along), total, reduce_sum(square(moved), along, keepdims), offset
 
 
 @public
@@ -143,8 +143,8 @@ def weighted_moments(
     (array(2., dtype=float32), array(1., dtype=float32))
     """
     given = convert_to_tensor(x)
-    x, weights = widened(given), widened(convert_to_tensor(frequency_weights, given.dtype))
-    along = _axes(x, axes)
+    x, weights = widen_halves(given), widen_halves(convert_to_tensor(frequency_weights, given.dtype))
+    along = _static_axes(x, axes)
     weighted = x * weights
     # The sum of weights has to count a weight once for each element of x under this weight.
     is_as_large = weights.shape.is_fully_known and weights.shape == weighted.shape
@@ -271,12 +271,12 @@ def fused_batch_norm(
     wide = cast(x, scale.dtype)
     if not is_training:
         center, whole = stop_gradient(mean), stop_gradient(variance)
-        return _normalized(x, wide, center, whole, scale, offset, epsilon, is_first, name), center, whole
+        return _normalize_with(x, wide, center, whole, scale, offset, epsilon, is_first, name), center, whole
     along = _all_but_channels(x, is_first)
     center = reduce_mean(wide, along)
     spread = reduce_mean(squared_difference(wide, along_channels(center, x, is_first)), along)
-    y = _normalized(x, wide, center, spread, scale, offset, epsilon, is_first, name)
-    count = _count(wide, along)
+    y = _normalize_with(x, wide, center, spread, scale, offset, epsilon, is_first, name)
+    count = _count_reduced(wide, along)
     # Bessel's correction; a single element is divided by 1, not by 0.
     whole = spread * (count / apply("Maximum", count - 1, 1))
     if is_averaged:
@@ -315,7 +315,7 @@ def _all_but_channels(x: Tensor, is_first: bool) -> tuple[int, ...]:
     return tuple(i for i in range(x.rank) if i != channels)
 
 
-def _normalized(
+def _normalize_with(
     x: Tensor,
     wide: Tensor,
     mean: Tensor,

@@ -14,7 +14,7 @@ from . import convolution_operations  # noqa: F401  it declares the operations
 from .convolution_shapes import sliding_attrs
 
 
-def convolve(
+def apply_convolution(
     rank: int, images: Any, filters: Any, strides: Any, padding: Any, data_format: Any, dilations: Any, name: str | None
 ) -> Tensor:
     """Convolve `images` with `filters` over `rank` spatial dimensions.
@@ -75,7 +75,7 @@ def conv2d(
            [ 1.,  1., -5.],
            [ 1.,  1., -8.]])
     """
-    return convolve(2, input, filter, strides, padding, data_format, dilations, name)
+    return apply_convolution(2, input, filter, strides, padding, data_format, dilations, name)
 
 
 @public
@@ -116,7 +116,7 @@ def conv1d(
     array([[[3.],
             [6.]]], dtype=float32)
     """
-    return convolve(1, value, filters, stride, padding, data_format, dilations, name)
+    return apply_convolution(1, value, filters, stride, padding, data_format, dilations, name)
 
 
 @public
@@ -156,7 +156,7 @@ def conv3d(
     >>> tg.function(lambda: tg.conv3d(tg.ones([1, 3, 3, 3, 1]), tg.ones([2, 2, 2, 1, 1]), strides=2)).sync().ravel()
     array([8.], dtype=float32)
     """
-    return convolve(3, input, filter, strides, padding, data_format, dilations, name)
+    return apply_convolution(3, input, filter, strides, padding, data_format, dilations, name)
 
 
 @public
@@ -205,7 +205,7 @@ def convolution(
             got=filter.shape,
             hint="set its shape, or take conv1d, conv2d or conv3d",
         )
-    return convolve(filter.rank - 2, input, filter, strides, padding, data_format, dilation_rate, name)
+    return apply_convolution(filter.rank - 2, input, filter, strides, padding, data_format, dilation_rate, name)
 
 
 @public
@@ -235,4 +235,4 @@ def atrous_conv2d(value: Any, filters: Any, rate: Any, padding: Any, name: str |
     >>> tg.function(lambda: tg.atrous_conv2d(tg.ones([1, 5, 5, 1]), tg.ones([3, 3, 1, 1]), 2, "VALID")).sync().ravel()
     array([9.], dtype=float32)
     """
-    return convolve(2, value, filters, 1, padding, "NHWC", rate, name)
+    return apply_convolution(2, value, filters, 1, padding, "NHWC", rate, name)

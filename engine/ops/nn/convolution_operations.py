@@ -15,7 +15,7 @@ from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes
-from ..support.array_library import wide
+from ..support.array_library import cast_to_accumulator
 from ..support.common import shape_of
 from ..support.literals import f64, i32
 from ..support.windows import Windows, check_fits, counts_in, places, windows_of
@@ -31,7 +31,9 @@ def _sliding_attrs(attrs: Any) -> dict[str, Any]:
 # ---- kernels by an array library, which define the results; C kernels are in kernels/cpu/convolution.pyx
 
 
-def _open(shape: Sequence[int], filters: Sequence[int], attrs: Any) -> tuple[dict[str, Any], list[Windows], int]:
+def _read_windows(
+    shape: Sequence[int], filters: Sequence[int], attrs: Any
+) -> tuple[dict[str, Any], list[Windows], int]:
     """Return the attributes of the windows, the windows along each axis, and the number of groups."""
     rank = len(attrs["strides"])
     if len(shape) != rank + 2 or len(filters) != rank + 2:
@@ -43,9 +45,9 @@ def _open(shape: Sequence[int], filters: Sequence[int], attrs: Any) -> tuple[dic
     return how, windows_of(shape, how), groups
 
 
-def _columns(xp: Any, images: Any, filters: Sequence[int], attrs: Any) -> Any:
+def _window_columns(xp: Any, images: Any, filters: Sequence[int], attrs: Any) -> Any:
     """Return the windows of each group as a matrix, [groups, pixels, elements of a window]."""
-    how, along, groups = _open(images.shape, filters, attrs)
+    how, along, groups = _read_windows(images.shape, filters, attrs)
     count = math.prod(how["window"])
     windows = xp.zeros((*counts_in(images.shape, along, how), count), images.dtype)
     for number, outer, inner in places(along, how):
@@ -61,35 +63,37 @@ def _by_group(x: Any, groups: int) -> Any:
     return x.reshape(math.prod(x.shape[:-1]), groups, x.shape[-1] // groups).transpose((1, 0, 2))
 
 
-def _together(x: Any) -> Any:
+def _join_groups(x: Any) -> Any:
     """Return [groups, rows, n] as rows [rows, groups * n]."""
     return x.transpose((1, 0, 2)).reshape(x.shape[1], x.shape[0] * x.shape[2])
 
 
-def _product(xp: Any, a: Any, b: Any) -> Any:
+def _multiply_matrices(xp: Any, a: Any, b: Any) -> Any:
     """Multiply matrices; elements of two bytes in float32."""
-    return xp.matmul(wide(xp, a), wide(xp, b))
+    return xp.matmul(cast_to_accumulator(xp, a), cast_to_accumulator(xp, b))
 
 
-def _conv(xp: Any, images: Any, filters: Any, **attrs: Any) -> Any:
-    how, along, groups = _open(images.shape, filters.shape, attrs)
+def _compute_conv(xp: Any, images: Any, filters: Any, **attrs: Any) -> Any:
+    how, along, groups = _read_windows(images.shape, filters.shape, attrs)
     rows = filters.reshape(math.prod(filters.shape[:-1]), filters.shape[-1])
-    result = _together(_product(xp, _columns(xp, images, filters.shape, attrs), _by_group(rows, groups)))
+    result = _join_groups(
+        _multiply_matrices(xp, _window_columns(xp, images, filters.shape, attrs), _by_group(rows, groups))
+    )
     return result.reshape(*counts_in(images.shape, along, how)[:-1], filters.shape[-1]).astype(images.dtype, copy=False)
 
 
 def _conv_bias(xp: Any, images: Any, filters: Any, bias: Any, relu: bool, **attrs: Any) -> Any:
-    result = _conv(xp, images, filters, **attrs) + bias
+    result = _compute_conv(xp, images, filters, **attrs) + bias
     return xp.maximum(result, xp.zeros((), result.dtype)) if relu else result
 
 
 def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
     """Multiply the gradient with the filters, and add the products to the windows of the images."""
     sizes = as_sizes(shape)
-    how, along, groups = _open(sizes, filters.shape, attrs)
+    how, along, groups = _read_windows(sizes, filters.shape, attrs)
     _check_result(g, sizes, filters.shape, along, how)
     rows = filters.reshape(math.prod(filters.shape[:-1]), filters.shape[-1])
-    windows = _product(xp, _by_group(g, groups), _by_group(rows, groups).transpose((0, 2, 1)))
+    windows = _multiply_matrices(xp, _by_group(g, groups), _by_group(rows, groups).transpose((0, 2, 1)))
     each = windows.reshape(groups, windows.shape[1], math.prod(how["window"]), filters.shape[-2]).transpose(
         (2, 1, 0, 3)
     )
@@ -109,10 +113,12 @@ def _input_grad_masked(xp: Any, shape: Any, filters: Any, g: Any, where: Any, **
 
 def _filter_grad(xp: Any, images: Any, shape: Any, g: Any, **attrs: Any) -> Any:
     sizes = as_sizes(shape)
-    how, along, groups = _open(images.shape, sizes, attrs)
+    how, along, groups = _read_windows(images.shape, sizes, attrs)
     _check_result(g, images.shape, sizes, along, how)
-    columns = _columns(xp, images, sizes, attrs).transpose((0, 2, 1))
-    return _together(_product(xp, columns, _by_group(g, groups))).reshape(sizes).astype(g.dtype, copy=False)
+    columns = _window_columns(xp, images, sizes, attrs).transpose((0, 2, 1))
+    return (
+        _join_groups(_multiply_matrices(xp, columns, _by_group(g, groups))).reshape(sizes).astype(g.dtype, copy=False)
+    )
 
 
 def _check_result(g: Any, images: Sequence[int], filters: Sequence[int], along: list[Windows], how: Any) -> None:
@@ -153,9 +159,9 @@ def _filter_grad_gradient(op: Operation, h: Tensor) -> list[Any]:
     ]
 
 
-def _multiplications(images: Any, filters: Any, **attrs: Any) -> int:
+def _conv_elements(images: Any, filters: Any, **attrs: Any) -> int:
     """Return the multiplications of a convolution, divided by 8 to compare with elements of other operations."""
-    _, along, _ = _open(images, filters, attrs)
+    _, along, _ = _read_windows(images, filters, attrs)
     return int(images[0] * math.prod(s.count for s in along) * math.prod(filters) // 8)
 
 
@@ -167,7 +173,7 @@ _VOLUME = (np.arange(1 * 3 * 4 * 3 * 1).reshape(1, 3, 4, 3, 1) % 5 - 2) / 2
 _CUBE = (np.arange(2 * 2 * 2 * 1 * 2).reshape(2, 2, 2, 1, 2) % 3 - 1) / 2
 
 
-def _literally(images: Any, filters: Any, strides: Any, before: Any, counts: Any, dilations: Any) -> Any:
+def _convolve_by_definition(images: Any, filters: Any, strides: Any, before: Any, counts: Any, dilations: Any) -> Any:
     """Compute a convolution element by element, by its definition."""
     groups = images.shape[-1] // filters.shape[-2]
     inner, outer = filters.shape[-2], filters.shape[-1] // groups
@@ -181,8 +187,8 @@ def _literally(images: Any, filters: Any, strides: Any, before: Any, counts: Any
     return result
 
 
-def _expected(before: Any, counts: Any, strides: Any, dilations: Any) -> Any:
-    return lambda x, w: _literally(x, w, strides, before, counts, dilations)
+def _expected_conv(before: Any, counts: Any, strides: Any, dilations: Any) -> Any:
+    return lambda x, w: _convolve_by_definition(x, w, strides, before, counts, dilations)
 
 
 define(
@@ -191,8 +197,8 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=_ATTRS,
     shape=conv_shape,
-    elements=lambda images, filters, **attrs: _multiplications(images.shape, filters.shape, **attrs),
-    kernel=_conv,
+    elements=lambda images, filters, **attrs: _conv_elements(images.shape, filters.shape, **attrs),
+    kernel=_compute_conv,
     gradient=_conv_gradient,
     epilogue="ConvBias",
     samples=[
@@ -203,12 +209,12 @@ define(
         ),
         Sample(
             [_IMAGES, _FILTERS],
-            _expected((1, 0), (3, 4), (2, 1), (1, 1)),
+            _expected_conv((1, 0), (3, 4), (2, 1), (1, 1)),
             {"strides": (2, 1), "dilations": (1, 1), "padding": "SAME"},
         ),
         Sample(
             [_IMAGES, _FILTERS[:, :, :1, [0, 1, 2, 0]]],
-            _expected((2, 1), (5, 4), (1, 1), (2, 1)),
+            _expected_conv((2, 1), (5, 4), (1, 1), (2, 1)),
             {"strides": (1, 1), "dilations": (2, 1), "padding": ((2, 2), (1, 0))},
         ),
         Sample(
@@ -218,7 +224,7 @@ define(
         ),
         Sample(
             [_VOLUME, _CUBE],
-            _expected((0, 0, 0), (2, 2, 2), (1, 2, 1), (1, 1, 1)),
+            _expected_conv((0, 0, 0), (2, 2, 2), (1, 2, 1), (1, 1, 1)),
             {"strides": (1, 2, 1), "dilations": (1, 1, 1), "padding": "VALID"},
         ),
     ],
@@ -230,7 +236,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={**_ATTRS, "relu": False},
     shape=conv_shape,
-    elements=lambda images, filters, bias, relu, **attrs: _multiplications(images.shape, filters.shape, **attrs),
+    elements=lambda images, filters, bias, relu, **attrs: _conv_elements(images.shape, filters.shape, **attrs),
     kernel=_conv_bias,
     gradient=NotDifferentiable("a pass makes it after gradients are made"),
     samples=[
@@ -246,12 +252,12 @@ define(
         ),
         Sample(
             [_IMAGES, _FILTERS, f64([0.5, -1, 2])],
-            lambda x, w, b: np.maximum(_literally(x, w, (2, 1), (1, 0), (3, 4), (1, 1)) + b, 0),
+            lambda x, w, b: np.maximum(_convolve_by_definition(x, w, (2, 1), (1, 0), (3, 4), (1, 1)) + b, 0),
             {"strides": (2, 1), "dilations": (1, 1), "padding": "SAME", "relu": True},
         ),
         Sample(
             [_IMAGES, _FILTERS[:, :, :1, [0, 1]], f64([0.5, -1])],
-            lambda x, w, b: _literally(x, w, (1, 1), (0, 0), (3, 3), (1, 1)) + b,
+            lambda x, w, b: _convolve_by_definition(x, w, (1, 1), (0, 0), (3, 3), (1, 1)) + b,
             {"strides": (1, 1), "dilations": (1, 1), "padding": "VALID"},
         ),
     ],
@@ -263,7 +269,7 @@ define(
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=input_grad_shape,
-    elements=lambda shape, filters, g, **attrs: _multiplications(as_sizes(shape), filters.shape, **attrs),
+    elements=lambda shape, filters, g, **attrs: _conv_elements(as_sizes(shape), filters.shape, **attrs),
     kernel=_input_grad,
     gradient=_input_grad_gradient,
     masked="ConvInputGradMasked",
@@ -293,7 +299,7 @@ define(
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=input_grad_shape,
-    elements=lambda shape, filters, g, where, **attrs: _multiplications(as_sizes(shape), filters.shape, **attrs),
+    elements=lambda shape, filters, g, where, **attrs: _conv_elements(as_sizes(shape), filters.shape, **attrs),
     kernel=_input_grad_masked,
     gradient=NotDifferentiable("a pass makes it after gradients are made"),
     samples=[
@@ -331,7 +337,7 @@ define(
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=filter_grad_shape,
-    elements=lambda images, shape, g, **attrs: _multiplications(images.shape, as_sizes(shape), **attrs),
+    elements=lambda images, shape, g, **attrs: _conv_elements(images.shape, as_sizes(shape), **attrs),
     kernel=_filter_grad,
     gradient=_filter_grad_gradient,
     summed="ConvFilterBiasGrad",
@@ -362,7 +368,7 @@ define(
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=lambda op: [filter_grad_shape(op), Shape([op.inputs[2].shape[-1]])],
-    elements=lambda images, shape, g, **attrs: _multiplications(images.shape, as_sizes(shape), **attrs),
+    elements=lambda images, shape, g, **attrs: _conv_elements(images.shape, as_sizes(shape), **attrs),
     kernel=_filter_bias_grad,
     gradient=NotDifferentiable("a pass makes it after gradients are made"),
     samples=[

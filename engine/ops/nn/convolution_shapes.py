@@ -78,18 +78,18 @@ def conv_shape(op: Operation) -> Shape:
 def input_grad_shape(op: Operation) -> Shape:
     """Shape rule of the gradient of a convolution by its images."""
     images = static_shape(op.inputs[0])
-    _fit(op.inputs[2].shape, _result_shape(images, op.inputs[1].shape, op), op)
+    _check_gradient_shape(op.inputs[2].shape, _result_shape(images, op.inputs[1].shape, op), op)
     return images
 
 
 def filter_grad_shape(op: Operation) -> Shape:
     """Shape rule of the gradient of a convolution by its filters."""
     filters = static_shape(op.inputs[1])
-    _fit(op.inputs[2].shape, _result_shape(op.inputs[0].shape, filters, op), op)
+    _check_gradient_shape(op.inputs[2].shape, _result_shape(op.inputs[0].shape, filters, op), op)
     return filters
 
 
-def _fit(given: Shape, result: Shape, op: Operation) -> None:
+def _check_gradient_shape(given: Shape, result: Shape, op: Operation) -> None:
     """Raise ShapeError if the shape `given` of a gradient is known to differ from the convolution's result."""
     if not given.is_compatible_with(result):
         raise ShapeError(

@@ -14,7 +14,7 @@ from . import convolution_operations  # noqa: F401  it declares the operations
 from .convolution_shapes import sliding_attrs
 
 
-def _transposed(
+def _apply_transposed(
     rank: int, g: Any, filters: Any, shape: Any, strides: Any, padding: Any, first: bool, dilations: Any, name: Any
 ) -> Tensor:
     """Apply a transposed convolution to `g`; the arguments are in the order of the data format."""
@@ -73,7 +73,7 @@ def conv2d_transpose(
     array([1., 1., 1., 1.], dtype=float32)
     """
     first = is_channels_first(data_format, 2)
-    return _transposed(2, value, filter, output_shape, strides, padding, first, dilations, name)
+    return _apply_transposed(2, value, filter, output_shape, strides, padding, first, dilations, name)
 
 
 @public
@@ -117,7 +117,7 @@ def conv1d_transpose(
     array([1., 3., 2., 6.], dtype=float32)
     """
     first = is_channels_first(data_format, 1)
-    return _transposed(1, input, filters, output_shape, strides, padding, first, dilations, name)
+    return _apply_transposed(1, input, filters, output_shape, strides, padding, first, dilations, name)
 
 
 @public
@@ -162,7 +162,7 @@ def conv3d_transpose(
     array([3., 3.], dtype=float32)
     """
     first = is_channels_first(data_format, 3)
-    return _transposed(3, value, filter, output_shape, strides, padding, first, dilations, name)
+    return _apply_transposed(3, value, filter, output_shape, strides, padding, first, dilations, name)
 
 
 @public
@@ -209,7 +209,7 @@ def conv2d_backprop_input(
     array([1., 2., 1.], dtype=float32)
     """
     first = is_channels_first(data_format, 2)
-    return _transposed(2, out_backprop, filter, input_sizes, strides, padding, first, dilations, name)
+    return _apply_transposed(2, out_backprop, filter, input_sizes, strides, padding, first, dilations, name)
 
 
 @public

@@ -26,7 +26,7 @@ _LABELS, _LENGTHS, _TIMES = i32([[1, 2], [1, 1]]), i32([2, 2]), i32([4, 3])
 _IMPOSSIBLE = [_LOGITS, _LABELS, i32([2, 2]), i32([1, 2])]
 
 
-def _checked(logits: Any, labels: Array, label_length: Array, logit_length: Array, blank: int) -> None:
+def _check_ctc_inputs(logits: Any, labels: Array, label_length: Array, logit_length: Array, blank: int) -> None:
     """Raise ValueError for shapes or lengths that do not fit the logits, IndexError for labels out of range."""
     time, batch, classes = logits.shape
     if not labels.shape[:1] == label_length.shape == logit_length.shape == (batch,):
@@ -43,14 +43,14 @@ def _checked(logits: Any, labels: Array, label_length: Array, logit_length: Arra
         raise IndexError(f"ctc_loss: labels have to be in [0, {classes}), and not {blank}, which is the blank")
 
 
-def _paths(xp: Any, logits: Any, directions: Any, *rest: Any, blank: int) -> Paths:
+def _ctc_paths(xp: Any, logits: Any, directions: Any, *rest: Any, blank: int) -> Paths:
     labels, label_length, logit_length = rest
-    _checked(logits, labels, label_length, logit_length, blank)
+    _check_ctc_inputs(logits, labels, label_length, logit_length, blank)
     return Paths(xp, logits, list(directions), states_of(labels, label_length, blank), logit_length)
 
 
-def _loss(xp: Any, logits: Any, *rest: Any, blank: int) -> Any:
-    paths = _paths(xp, logits, [], *rest, blank=blank)
+def _compute_ctc_loss(xp: Any, logits: Any, *rest: Any, blank: int) -> Any:
+    paths = _ctc_paths(xp, logits, [], *rest, blank=blank)
     return -paths.total(paths.forward()[-1])[0, :, 0].astype(logits.dtype)
 
 
@@ -75,19 +75,21 @@ def _check_blank(blank: int, logits: Shape) -> None:
         )
 
 
-def _weighted(g: Tensor, x: Tensor) -> Tensor:
+def _weight_rows(g: Tensor, x: Tensor) -> Tensor:
     """Weight `x`, of the shape of the logits, by the number in `g` of each row of the batch."""
     return apply("Mul", apply("ExpandDims", g, axis=-1), x)  # type: ignore[no-any-return]
 
 
 def _loss_gradient(op: Operation, g: Tensor) -> list[Any]:
     logits, *rest = op.inputs
-    return [_weighted(g, apply("CTCLossGrad", logits, *rest, [], blank=op.attrs["blank"])), None, None, None]
+    return [_weight_rows(g, apply("CTCLossGrad", logits, *rest, [], blank=op.attrs["blank"])), None, None, None]
 
 
-def _grad(xp: Any, logits: Any, labels: Any, label_length: Any, logit_length: Any, *directions: Any, blank: int) -> Any:
+def _compute_ctc_gradient(
+    xp: Any, logits: Any, labels: Any, label_length: Any, logit_length: Any, *directions: Any, blank: int
+) -> Any:
     return (
-        _paths(xp, logits, directions, labels, label_length, logit_length, blank=blank)
+        _ctc_paths(xp, logits, directions, labels, label_length, logit_length, blank=blank)
         .gradient()[-1]
         .astype(logits.dtype)
     )
@@ -97,16 +99,16 @@ def _grad_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Return the derivative along `g` as well, and for each direction the derivative along `g` in its place."""
     logits, labels, label_length, logit_length, *directions = op.inputs
 
-    def along(directions: list[Tensor]) -> Tensor:
+    def gradient_along(directions: list[Tensor]) -> Tensor:
         rest = (labels, label_length, logit_length, directions)
         return apply("CTCLossGrad", logits, *rest, blank=op.attrs["blank"])  # type: ignore[no-any-return]
 
     # The operation is linear in each direction, and symmetric: the order of directions does not matter.
     others = [[*directions[:i], *directions[i + 1 :], g] for i in range(len(directions))]
-    return [along([*directions, g]), None, None, None, *map(along, others)]
+    return [gradient_along([*directions, g]), None, None, None, *map(gradient_along, others)]
 
 
-def _elements(logits: Any, labels: Array, *_: Any, **attrs: Any) -> int:
+def _ctc_elements(logits: Any, labels: Array, *_: Any, **attrs: Any) -> int:
     return int(logits.size + math.prod(logits.shape[:2]) * (2 * labels.shape[1] + 1) * 8)
 
 
@@ -134,9 +136,9 @@ define(
     where=_WHERE,
     attrs={"blank": REQUIRED},
     shape=_loss_shape,
-    elements=_elements,
+    elements=_ctc_elements,
     reads_values=True,
-    kernel=_loss,
+    kernel=_compute_ctc_loss,
     gradient=_loss_gradient,
     samples=[
         Sample([_LOGITS, _LABELS, _LENGTHS, _TIMES], _all_paths, {"blank": 0}),
@@ -179,9 +181,9 @@ define(
     where=_WHERE,
     attrs={"blank": REQUIRED},
     shape=_logit_shape,
-    elements=_elements,
+    elements=_ctc_elements,
     reads_values=True,
-    kernel=_grad,
+    kernel=_compute_ctc_gradient,
     gradient=_grad_gradient,
     samples=[
         Sample([_LOGITS[:2, :1], i32([[1]]), i32([1]), i32([1]), []], _of_one_step, {"blank": 0}),

@@ -89,7 +89,7 @@ class _Beam:
         return [prefix for _, _, prefix in sorted(self.heap, key=lambda entry: entry[:2], reverse=True)]
 
 
-def _grow(beam: _Beam, prefix: _Prefix, step: Array) -> None:
+def _add_children(beam: _Beam, prefix: _Prefix, step: Array) -> None:
     """Add the children of a prefix to the beam, as far as they are good enough."""
     if not beam.takes(prefix.old_total):
         return
@@ -108,7 +108,7 @@ def _grow(beam: _Beam, prefix: _Prefix, step: Array) -> None:
         beam.add(child)
 
 
-def search(logits: Array, beam_width: int, top_paths: int, merge_repeated: bool) -> list[tuple[list[int], float]]:
+def search_beams(logits: Array, beam_width: int, top_paths: int, merge_repeated: bool) -> list[tuple[list[int], float]]:
     """Return the most probable labels and their log probabilities, the best first.
 
     Parameters
@@ -132,7 +132,7 @@ def search(logits: Array, beam_width: int, top_paths: int, merge_repeated: bool)
             prefix.go_on(step)
             beam.add(prefix)
         for prefix in prefixes:
-            _grow(beam, prefix, step)
+            _add_children(beam, prefix, step)
     found = beam.best()[:top_paths]
     if len(found) < top_paths:
         raise ValueError(f"ctc_beam_search_decoder: there are {len(found)} paths, and top_paths is {top_paths}")

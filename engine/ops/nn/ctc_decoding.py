@@ -26,7 +26,7 @@ from ..math.reductions import reduce_max, reduce_sum
 from ..support.arguments import check_rank, index_tensor, static_int
 from ..support.common import one_for_each, size_along
 from ..support.literals import Array, f64, i32, i64
-from .ctc_beams import search
+from .ctc_beams import search_beams
 
 
 class SparseParts(NamedTuple):
@@ -47,7 +47,7 @@ class SparseParts(NamedTuple):
     dense_shape: Any
 
 
-def _logits(inputs: Any) -> Tensor:
+def _read_logits(inputs: Any) -> Tensor:
     """Return the inputs as a tensor; ShapeError for another rank than 3."""
     x = convert_to_tensor(inputs)
     if x.rank not in (3, None):
@@ -104,9 +104,9 @@ def ctc_greedy_decoder(
     ...     session.run(labels.values)
     array([0, 0, 1])
     """
-    x, lengths = _logits(inputs), cast(index_tensor(sequence_length), dtypes.int64)
+    x, lengths = _read_logits(inputs), cast(index_tensor(sequence_length), dtypes.int64)
     lengths = one_for_each(lengths, x, 1)
-    best, blank = argmax(x, 2), _blank(x, blank_index)
+    best, blank = argmax(x, 2), _read_blank_index(x, blank_index)
     is_step = expand_dims(numbers(cast(size_along(x, 0), dtypes.int64)), 1) < lengths
     kept = is_step & apply("NotEqual", best, blank)
     if merge_repeated:
@@ -124,7 +124,7 @@ def ctc_greedy_decoder(
     return [SparseParts(indices, boolean_mask(best, kept), shape)], total
 
 
-def _blank(x: Tensor, blank_index: int | None) -> Tensor:
+def _read_blank_index(x: Tensor, blank_index: int | None) -> Tensor:
     blank = -1 if blank_index is None else static_int(blank_index, "blank_index")
     known = cast(size_along(x, 2), dtypes.int64)
     return known + blank if blank < 0 else convert_to_tensor(np.int64(blank))
@@ -144,22 +144,24 @@ def _beam_shapes(op: Operation) -> list[Shape]:
     return [Shape([None, 2])] * paths + [Shape([None])] * paths + [Shape([2])] * paths + [Shape([logits[1], paths])]
 
 
-def _sparse(rows: list[list[int]]) -> tuple[Array, Array, Array]:
+def _sparse_parts(rows: list[list[int]]) -> tuple[Array, Array, Array]:
     """Return the indices, values and dense shape of rows of labels."""
     places = [[i, j] for i, row in enumerate(rows) for j in range(len(row))]
     longest = max(map(len, rows), default=0)
     return i64(places).reshape(-1, 2), i64([label for row in rows for label in row]), i64([len(rows), longest])
 
 
-def _beams(xp: Any, inputs: Array, lengths: Array, beam_width: int, paths: int, merge_repeated: bool) -> list[Array]:
+def _compute_beam_search(
+    xp: Any, inputs: Array, lengths: Array, beam_width: int, paths: int, merge_repeated: bool
+) -> list[Array]:
     """Search the best paths of each row of the batch; ValueError for lengths that do not fit."""
     check_rank(inputs, 3, 3, "ctc_beam_search_decoder takes [time, batch, classes]")
     if lengths.shape != inputs.shape[1:2] or (lengths.size and not 0 <= lengths.min() <= lengths.max() <= len(inputs)):
         raise ValueError(f"ctc_beam_search_decoder: for inputs of shape {inputs.shape}, sequence_length is {lengths}")
     if inputs.shape[2] < 1:
         raise ValueError("ctc_beam_search_decoder: there is no class, not even the blank")
-    found = [search(inputs[:n, row], beam_width, paths, merge_repeated) for row, n in enumerate(lengths.tolist())]
-    parts = [_sparse([each[path][0] for each in found]) for path in range(paths)]
+    found = [search_beams(inputs[:n, row], beam_width, paths, merge_repeated) for row, n in enumerate(lengths.tolist())]
+    parts = [_sparse_parts([each[path][0] for each in found]) for path in range(paths)]
     scores = np.asarray([[score for _, score in each] for each in found], inputs.dtype)
     return [*(p[0] for p in parts), *(p[1] for p in parts), *(p[2] for p in parts), scores.reshape(-1, paths)]
 
@@ -176,7 +178,7 @@ define(
     shape=_beam_shapes,
     elements=lambda x, lengths, beam_width, **_: 100 * x.size * beam_width,  # Python goes through the beams
     reads_values=True,
-    kernel=_beams,
+    kernel=_compute_beam_search,
     gradient=NotDifferentiable("it chooses among finitely many; ctc_loss has the gradient of a probability"),
     samples=[
         Sample(
@@ -265,5 +267,5 @@ def ctc_beam_search_decoder(
     """
     count = static_int(top_paths, "top_paths")
     attrs = {"beam_width": static_int(beam_width, "beam_width"), "paths": count, "merge_repeated": bool(merge_repeated)}
-    *parts, score = apply("CTCBeamSearch", _logits(inputs), index_tensor(sequence_length), name=name, **attrs)
+    *parts, score = apply("CTCBeamSearch", _read_logits(inputs), index_tensor(sequence_length), name=name, **attrs)
     return [SparseParts(*parts[i::count]) for i in range(count)], score

@@ -56,16 +56,16 @@ def states_of(labels: Array, lengths: Array, blank: int) -> States:
     return States(classes, is_state, may_skip, is_last)
 
 
-def _before(xp: Any, x: Any, count: int, never: Any) -> Any:
+def _shift_forward(xp: Any, x: Any, count: int, never: Any) -> Any:
     """Return for each state the value of the state `count` before."""
     return xp.concatenate([never[..., :count], x[..., : x.shape[-1] - count]], -1)
 
 
-def _after(xp: Any, x: Any, count: int, never: Any) -> Any:
+def _shift_back(xp: Any, x: Any, count: int, never: Any) -> Any:
     return xp.concatenate([x[..., count:], never[..., :count]], -1)
 
 
-def _widened(xp: Any, logits: Any, directions: list[Any]) -> tuple[Any, list[Any]]:
+def _in_float64(xp: Any, logits: Any, directions: list[Any]) -> tuple[Any, list[Any]]:
     """Return the inputs in float64: paths of a thousand steps have logarithms of thousands, where 1e-4 matters."""
     return logits.astype(xp.float64), [direction.astype(xp.float64) for direction in directions]
 
@@ -94,7 +94,7 @@ class Paths:
         self.may_skip: Any = xp.asarray(states.may_skip)
         self.is_last: Any = xp.asarray(states.is_last)
         self.is_step: Any = xp.asarray(np.arange(time)[:, None] < lengths)
-        x = jet(xp, *_widened(xp, logits, directions))
+        x = jet(xp, *_in_float64(xp, logits, directions))
         self.log_softmax: Any = x - log_sum_exp(xp, x, -1)
         read = self.log_softmax.reshape(len(x), time, batch * classes)[:, :, self.classes]
         self.read: Any = hidden(xp, read, self.is_state, _NEVER)
@@ -102,7 +102,7 @@ class Paths:
         nothing = xp.zeros((len(x), *self.classes.shape), dtype=x.dtype)
         self.never: Any = hidden(xp, nothing, xp.zeros((), dtype=xp.bool_), _NEVER)
 
-    def _chosen(self, stay: Any, step: Any, skip: Any) -> Any:
+    def _sum_choices(self, stay: Any, step: Any, skip: Any) -> Any:
         return log_sum_exp(self.xp, self.xp.stack([stay, step, skip], -1), -1)[..., 0]
 
     def _go_on(self, new: Any, old: Any, step: int) -> Any:
@@ -117,8 +117,8 @@ class Paths:
         found = [hidden(xp, xp.zeros(never.shape, dtype=never.dtype), is_first, _NEVER)]
         for t in range(self.read.shape[1]):
             a = found[-1]
-            skip = hidden(xp, _before(xp, a, 2, never), self.may_skip, _NEVER)
-            total = self._chosen(a, _before(xp, a, 1, never), skip)
+            skip = hidden(xp, _shift_forward(xp, a, 2, never), self.may_skip, _NEVER)
+            total = self._sum_choices(a, _shift_forward(xp, a, 1, never), skip)
             found.append(self._go_on(hidden(xp, total + self.read[:, t], self.is_state, _NEVER), a, t))
         return found
 
@@ -128,8 +128,8 @@ class Paths:
         found = [hidden(xp, xp.zeros(never.shape, dtype=never.dtype), self.is_last, _NEVER)]
         for t in range(self.read.shape[1] - 1, 0, -1):
             b = found[-1] + self.read[:, t]
-            skip = _after(xp, hidden(xp, b, self.may_skip, _NEVER), 2, never)
-            found.append(self._go_on(self._chosen(b, _after(xp, b, 1, never), skip), found[-1], t))
+            skip = _shift_back(xp, hidden(xp, b, self.may_skip, _NEVER), 2, never)
+            found.append(self._go_on(self._sum_choices(b, _shift_back(xp, b, 1, never), skip), found[-1], t))
         return found[::-1]
 
     def total(self, last: Any) -> Any:

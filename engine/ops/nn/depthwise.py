@@ -13,7 +13,7 @@ from ..array.bits import ensure_shape
 from ..array.shapes import reshape
 from ..support.window_texts import documented, of_convolution
 from ..support.windows import is_channels_first
-from .convolution import convolve
+from .convolution import apply_convolution
 
 
 @public
@@ -77,7 +77,7 @@ def depthwise_conv2d(
     flat = reshape(filter, [*window, 1, known[2] * known[3]])
     images = _with_channels(images, known[2], is_channels_first(data_format, 2))
     dilations = _one_of(rate, dilations)
-    return convolve(2, images, flat, strides, padding, data_format, dilations, name)
+    return apply_convolution(2, images, flat, strides, padding, data_format, dilations, name)
 
 
 def _one_of(rate: Any, dilations: Any) -> Any:
@@ -162,4 +162,4 @@ def separable_conv2d(
             hint="a pointwise filter has the shape [1, 1, channels * multiplier, output channels]",
         )
     deep = depthwise_conv2d(images, each, strides, padding, rate, None, data_format, dilations)
-    return convolve(2, deep, pointwise_filter, 1, "VALID", data_format, 1, name)
+    return apply_convolution(2, deep, pointwise_filter, 1, "VALID", data_format, 1, name)

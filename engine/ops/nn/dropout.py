@@ -64,10 +64,12 @@ def dropout(
     >>> sorted({tuple(row) for row in rows.tolist()})
     [(0.0, 0.0, 0.0), (2.0, 2.0, 2.0)]
     """
-    return dropped(x, keep_prob, rate, noise_shape, lambda size, d: random_uniform(size, dtype=d, seed=seed), name)
+    return drop_elements(
+        x, keep_prob, rate, noise_shape, lambda size, d: random_uniform(size, dtype=d, seed=seed), name
+    )
 
 
-def dropped(
+def drop_elements(
     x: Any, keep_prob: Any, rate: Any, noise_shape: Any, draw: Callable[[Tensor, DType], Tensor], name: str | None
 ) -> Tensor:
     """Drop elements of `x` where ``draw(shape, dtype)`` is less than `rate`, or ``1 - keep_prob``.
@@ -83,7 +85,7 @@ def dropped(
             operation=tensor.op,
             hint='cast(x, "float32")',
         )
-    lost = _rate(keep_prob, rate)
+    lost = _drop_rate(keep_prob, rate)
     if not isinstance(lost, float):
         lost = convert_to_tensor(lost, tensor.dtype)
     elif lost == 0:
@@ -95,7 +97,7 @@ def dropped(
     return result
 
 
-def _rate(keep_prob: Any, rate: Any) -> Any:
+def _drop_rate(keep_prob: Any, rate: Any) -> Any:
     """Return the share of dropped elements: a checked float where known, else a value to convert to a tensor."""
     if (keep_prob is None) == (rate is None):
         raise GraphError(

@@ -31,7 +31,7 @@ from ..support.common import one_for_each, size_along
 from ..support.literals import Array, f32, i32, i64
 
 
-def _places(indices: Array, count: int, sizes: tuple[int, ...]) -> Array:
+def _sequence_numbers(indices: Array, count: int, sizes: tuple[int, ...]) -> Array:
     """Return the flat number of the sequence of each value of a sparse tensor, in an array of `sizes` sequences."""
     if indices.shape != (count, len(sizes) + 1):
         raise ValueError(f"edit_distance: indices {indices.shape} do not fit {count} values, rank {len(sizes) + 1}")
@@ -43,7 +43,7 @@ def _places(indices: Array, count: int, sizes: tuple[int, ...]) -> Array:
     return places
 
 
-def _distances(xp: Any, *parts: Array, normalize: bool) -> Array:
+def _compute_edit_distances(xp: Any, *parts: Array, normalize: bool) -> Array:
     """Compute the distances between the sequences of two sparse tensors, each as indices, values and dense shape."""
     (_, mine, size), (_, theirs, other) = parts[:3], parts[3:]
     if size.shape != other.shape or not size.size:
@@ -53,7 +53,7 @@ def _distances(xp: Any, *parts: Array, normalize: bool) -> Array:
     names = numbers_of_equal(np, np.concatenate([mine, theirs]))
     sequences: list[Array] = []
     for indices, symbols in ((parts[0], names[: mine.size]), (parts[3], names[mine.size :])):
-        places = _places(indices, symbols.size, shape)
+        places = _sequence_numbers(indices, symbols.size, shape)
         # Values of a sparse tensor may be in any order.
         order = np.lexsort((indices[:, -1], places))
         sequences += [symbols[order], np.cumsum(np.bincount(places, minlength=math.prod(shape)))]
@@ -86,7 +86,7 @@ def _distance_shape(op: Operation) -> Shape:
 _WORDS = np.array(list("kittensitting"), np.dtypes.StringDType())
 
 
-def _row(count: int, row: int = 0) -> Array:
+def _row_indices(count: int, row: int = 0) -> Array:
     return i64([[row, i] for i in range(count)]).reshape(-1, 2)
 
 
@@ -98,17 +98,21 @@ define(
     shape=_distance_shape,
     elements=lambda *parts, normalize: parts[1].size * parts[4].size,
     reads_values=True,
-    kernel=_distances,
+    kernel=_compute_edit_distances,
     gradient=NotDifferentiable("it counts"),
     samples=[
-        Sample([_row(6), _WORDS[:6], i64([1, 6]), _row(7), _WORDS[6:], i64([1, 7])], f32([3]), {"normalize": False}),
         Sample(
-            [_row(2, 1), i32([7, 8]), i64([3, 2]), i64([[0, 0], [1, 0]]), i32([7, 8]), i64([2, 1])],
+            [_row_indices(6), _WORDS[:6], i64([1, 6]), _row_indices(7), _WORDS[6:], i64([1, 7])],
+            f32([3]),
+            {"normalize": False},
+        ),
+        Sample(
+            [_row_indices(2, 1), i32([7, 8]), i64([3, 2]), i64([[0, 0], [1, 0]]), i32([7, 8]), i64([2, 1])],
             f32([1, 1, 0]),
         ),
-        Sample([_row(2), i32([7, 8]), i64([1, 2]), _row(0), i32([]), i64([1, 0])], f32([np.inf])),
+        Sample([_row_indices(2), i32([7, 8]), i64([1, 2]), _row_indices(0), i32([]), i64([1, 0])], f32([np.inf])),
         Sample(
-            [_row(4), i32([1, 2, 3, 4]), i64([1, 4]), _row(4), i32([2, 3, 9, 4]), i64([1, 4])],
+            [_row_indices(4), i32([1, 2, 3, 4]), i64([1, 4]), _row_indices(4), i32([2, 3, 9, 4]), i64([1, 4])],
             f32([0.5]),
         ),
         Sample([i64([[1], [0]]), i32([5, 4]), i64([2]), i64([[0]]), i32([4]), i64([1])], f32(1)),
@@ -116,7 +120,7 @@ define(
 )
 
 
-def _parts(sparse: Any, what: str) -> list[Any]:
+def _sparse_parts(sparse: Any, what: str) -> list[Any]:
     """Return the indices, values and shape of a sparse tensor, or of a sequence of these three parts."""
     if hasattr(sparse, "dense_shape"):
         sparse = (sparse.indices, sparse.values, sparse.dense_shape)
@@ -167,7 +171,7 @@ def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str
     >>> tg.function(lambda: tg.edit_distance(said, meant, normalize=False)).sync()
     array([2.], dtype=float32)
     """
-    parts = [*_parts(hypothesis, "hypothesis"), *_parts(truth, "truth")]
+    parts = [*_sparse_parts(hypothesis, "hypothesis"), *_sparse_parts(truth, "truth")]
     return apply("EditDistance", *parts, name=name, normalize=bool(normalize))  # type: ignore[no-any-return]
 
 

@@ -9,7 +9,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..control.weights import of_rank
-from ..math.casting import as_before, widened
+from ..math.casting import as_before, widen_halves
 from ..support.arguments import static_int
 from ..support.common import shape_of, shaped, size_along
 from . import pooling_kernels  # noqa: F401  it declares the operation
@@ -56,7 +56,7 @@ def lrn(
     radius = static_int(depth_radius, "depth_radius")
     if radius < 0:
         raise GraphError("a radius can not be negative", wanted="0 or more", got=radius, hint="0 is the channel alone")
-    wide = widened(x)
+    wide = widen_halves(x)
     # Sum pooling along the channels, which become the spatial dimension of rows [-1, channels, 1].
     rows = apply("Reshape", apply("Square", wide), apply("Stack", [-1, size_along(x, -1), 1]))
     attrs: dict[str, Any] = {

@@ -18,7 +18,7 @@ from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..math.reductions import log_sum_exp, reduce_sum, reduced_shape
 from ..support.arguments import axis_within, same_with_axis, static_int
-from ..support.array_library import wide
+from ..support.array_library import cast_to_accumulator
 from ..support.batching import along
 from ..support.common import shape_of
 from ..support.families import typed
@@ -36,13 +36,13 @@ def _softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 @typed
-def _softmax(xp: Any, x: Any, axis: int) -> Any:
+def _compute_softmax(xp: Any, x: Any, axis: int) -> Any:
     """Compute the softmax along an axis; elements of two bytes in float32."""
     axis_within(axis, x.ndim)
     # NumPy has no maximum of no elements.
     if not x.size:
         return x
-    x = wide(xp, x)
+    x = cast_to_accumulator(xp, x)
     # Subtracting the maximum keeps exponentials from overflowing.
     e = elementary_function(xp, "exp")(x - xp.max(x, axis, keepdims=True))
     return e / xp.sum(e, axis, keepdims=True)
@@ -61,7 +61,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=same_with_axis,
-    kernel=_softmax,
+    kernel=_compute_softmax,
     fuse=Fusion(lambda op: is_along_last(op) and is_register(op.inputs[0].shape), _softmax_steps),
     gradient=_softmax_gradient,
     samples=[

@@ -9,7 +9,7 @@ from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
-from ..math.casting import as_before, widened
+from ..math.casting import as_before, widen_halves
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_ints
 from ..support.common import one_for_each
@@ -134,7 +134,7 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     """
     axes = None if axes is None else static_ints(axes)
     given = convert_to_tensor(x)
-    x = widened(given)
+    x = widen_halves(given)
     mean = reduce_mean(x, axes, keepdims=True)
     # In two passes: the mean of squares less the square of the mean would cancel.
     variance = reduce_mean(apply("SquaredDifference", x, mean), axes, keepdims)
@@ -167,7 +167,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
            [0. , 0. ]])
     """
     given = convert_to_tensor(x)
-    x = widened(given)
+    x = widen_halves(given)
     total = reduce_sum(apply("Square", x), axis, keepdims=True)
     # A maximum, unlike adding epsilon, leaves the norms of all but tiny vectors exact.
     return as_before(apply("Mul", x, apply("Rsqrt", apply("Maximum", total, epsilon))), given.dtype, name)

@@ -15,7 +15,7 @@ from ..support.windows import is_channels_first, window_attrs
 from . import pooling_kernels, window_maxima  # noqa: F401  they declare the operations
 
 
-def _pool(
+def _apply_pool(
     type: str, value: Any, window: Any, strides: Any, padding: Any, data_format: str | None, rank: int, name: str | None
 ) -> Tensor:
     """Pool windows without gaps over `rank` dimensions."""
@@ -57,7 +57,7 @@ def max_pool(
     >>> tg.function(lambda: tg.max_pool(image, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")).sync().ravel()
     array([5., 9.], dtype=float32)
     """
-    return _pool("MaxPool", value, ksize, strides, padding, data_format, 2, name)
+    return _apply_pool("MaxPool", value, ksize, strides, padding, data_format, 2, name)
 
 
 @public
@@ -90,7 +90,7 @@ def avg_pool(
     >>> tg.function(lambda: tg.avg_pool(image, 2, 2, "SAME")).sync().ravel()
     array([2.5, 6.5], dtype=float32)
     """
-    return _pool("AvgPool", value, ksize, strides, padding, data_format, 2, name)
+    return _apply_pool("AvgPool", value, ksize, strides, padding, data_format, 2, name)
 
 
 @public
@@ -122,7 +122,7 @@ def max_pool1d(
     >>> tg.function(lambda: tg.max_pool1d([[[1], [5], [2], [4]]], 2, 2, "VALID")).sync().ravel()
     array([5, 4], dtype=int32)
     """
-    return _pool("MaxPool", input, ksize, strides, padding, data_format, 1, name)
+    return _apply_pool("MaxPool", input, ksize, strides, padding, data_format, 1, name)
 
 
 @public
@@ -154,7 +154,7 @@ def avg_pool1d(
     >>> tg.function(lambda: tg.avg_pool1d([[[1.0], [5.0], [2.0]]], 2, 2, "SAME")).sync().ravel()
     array([3., 2.], dtype=float32)
     """
-    return _pool("AvgPool", input, ksize, strides, padding, data_format, 1, name)
+    return _apply_pool("AvgPool", input, ksize, strides, padding, data_format, 1, name)
 
 
 @public
@@ -187,7 +187,7 @@ def max_pool3d(
     >>> tg.function(lambda: tg.max_pool3d(volume, [1, 2, 2], 1, "VALID")).sync().ravel()
     array([3, 7], dtype=int32)
     """
-    return _pool("MaxPool", input, ksize, strides, padding, data_format, 3, name)
+    return _apply_pool("MaxPool", input, ksize, strides, padding, data_format, 3, name)
 
 
 @public
@@ -220,7 +220,7 @@ def avg_pool3d(
     >>> tg.function(lambda: tg.avg_pool3d(volume, 2, 2, "VALID")).sync().ravel()
     array([3.5], dtype=float32)
     """
-    return _pool("AvgPool", input, ksize, strides, padding, data_format, 3, name)
+    return _apply_pool("AvgPool", input, ksize, strides, padding, data_format, 3, name)
 
 
 @public

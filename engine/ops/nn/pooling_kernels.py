@@ -17,7 +17,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in
-from ..support.array_library import wide
+from ..support.array_library import cast_to_accumulator
 from ..support.common import shape_of
 from ..support.families import typed
 from ..support.literals import f64, i32
@@ -30,7 +30,7 @@ from ..support.windows import (
     windows_of,
     windows_shape,
 )
-from .window_maxima import lowest
+from .window_maxima import lowest_value
 
 _X = f64([3, 1, 4, 1, 5, 9, 2, 6, 5.5]).reshape(1, 3, 3, 1)
 _TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1), "padding": "VALID"}
@@ -43,7 +43,7 @@ def _pooled_shape(op: Operation) -> Shape:
     return windows_shape(op.inputs[0].shape, op.attrs)
 
 
-def _along(xp: Any, ufunc: Any, x: Any, axis: int, windows: Windows, start: Any) -> Any:
+def _reduce_along(xp: Any, ufunc: Any, x: Any, axis: int, windows: Windows, start: Any) -> Any:
     """Reduce the windows along one axis."""
     lead = (slice(None),) * axis
     parts = [windows.at(place) for place in range(windows.window)]
@@ -65,7 +65,7 @@ def _max_pool(xp: Any, x: Any, **attrs: Any) -> Any:
     windows = windows_of(x.shape, attrs)
     check_not_empty(windows)
     for axis, each in zip(spatial_axes(attrs), windows, strict=True):
-        x = _along(xp, xp.maximum, x, axis, each, lowest(x.dtype))
+        x = _reduce_along(xp, xp.maximum, x, axis, each, lowest_value(x.dtype))
     return x
 
 
@@ -92,7 +92,7 @@ define(
 )
 
 
-def _divide(xp: Any, x: Any, axis: int, windows: Windows) -> None:
+def _divide_by_counts(xp: Any, x: Any, axis: int, windows: Windows) -> None:
     """Divide sums over windows by the number of elements of each window, in place."""
     # Lengths along the axes multiply to the number of elements of the whole window, padding excluded.
     lengths = np.asarray(windows.lengths(), x.dtype).reshape(-1, *[1] * (x.ndim - axis - 1))
@@ -101,12 +101,12 @@ def _divide(xp: Any, x: Any, axis: int, windows: Windows) -> None:
 
 @typed
 def _avg_pool(xp: Any, x: Any, mean: bool, **attrs: Any) -> Any:
-    windows, x = windows_of(x.shape, attrs), wide(xp, x)
+    windows, x = windows_of(x.shape, attrs), cast_to_accumulator(xp, x)
     check_not_empty(windows)
     for axis, each in zip(spatial_axes(attrs), windows, strict=True):
-        x = _along(xp, xp.add, x, axis, each, 0)
+        x = _reduce_along(xp, xp.add, x, axis, each, 0)
         if mean:
-            _divide(xp, x, axis, each)
+            _divide_by_counts(xp, x, axis, each)
     return x
 
 
@@ -129,7 +129,7 @@ define(
 )
 
 
-def _spread(xp: Any, g: Any, axis: int, windows: Windows) -> Any:
+def _spread_along(xp: Any, g: Any, axis: int, windows: Windows) -> Any:
     """Add the value of each window to all its elements along an axis."""
     lead = (slice(None),) * axis
     out = xp.zeros((*g.shape[:axis], windows.size, *g.shape[axis + 1 :]), dtype=g.dtype)
@@ -146,12 +146,12 @@ def _avg_pool_grad(xp: Any, g: Any, shape: Any, mean: bool, **attrs: Any) -> Any
     windows = windows_of(sizes, attrs)
     check_fits(g.shape, sizes, windows, attrs)
     check_not_empty(windows)
-    # A copy, because `_divide` writes and `wide` may return the input itself.
-    g = wide(xp, g).copy()
+    # A copy, because `_divide_by_counts` writes and `wide` may return the input itself.
+    g = cast_to_accumulator(xp, g).copy()
     for axis, each in reversed(list(zip(spatial_axes(attrs), windows, strict=True))):
         if mean:
-            _divide(xp, g, axis, each)
-        g = _spread(xp, g, axis, each)
+            _divide_by_counts(xp, g, axis, each)
+        g = _spread_along(xp, g, axis, each)
     return g
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..random.stateless import stateless_random_uniform
-from .dropout import dropped
+from .dropout import drop_elements
 
 
 @public
@@ -38,6 +38,6 @@ def stateless_dropout(x: Any, rate: Any, seed: Any, noise_shape: Any = None, nam
     >>> bool((f.sync([7, 1]) == f.sync([7, 1])).all()), sorted(set(f.sync([7, 1]).tolist()))
     (True, [0.0, 2.0])
     """
-    return dropped(
+    return drop_elements(
         x, None, rate, noise_shape, lambda size, dtype: stateless_random_uniform(size, seed, dtype=dtype), name
     )

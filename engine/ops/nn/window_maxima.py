@@ -40,7 +40,7 @@ _SAME = {"window": (3,), "strides": (2,), "rates": (1,), "padding": "SAME", "cha
 _PLACE = NotDifferentiable("its result is an index")
 
 
-def lowest(dtype: Any) -> Any:
+def lowest_value(dtype: Any) -> Any:
     """Return the least value of a dtype, -inf if floating."""
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
@@ -49,7 +49,7 @@ def _first_along(xp: Any, x: Any, place: Any, axis: int, windows: Windows, step:
     """Return the first largest element, or NaN, of each window along an axis, and its place, `step` per element."""
     lead = (slice(None),) * axis
     shape = (*x.shape[:axis], windows.count, *x.shape[axis + 1 :])
-    best, where = xp.full(shape, lowest(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
+    best, where = xp.full(shape, lowest_value(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
     for k in range(windows.window):
         outer, inner = ((*lead, part) for part in windows.at(k))
         value, largest = x[inner], best[outer]
@@ -94,17 +94,17 @@ def _of_image(op: Operation) -> Shape:
     return static_shape(op.inputs[2])
 
 
-def _checked(g: Any, place: Any, sizes: tuple[int, ...], attrs: Mapping[str, Any]) -> list[Windows]:
+def _checked_windows(g: Any, place: Any, sizes: tuple[int, ...], attrs: Mapping[str, Any]) -> list[Windows]:
     windows = windows_of(sizes, attrs)
     check_fits(place.shape, sizes, windows, attrs)
     check_fits(g.shape, sizes, windows, attrs)
     return windows
 
 
-def _grad(xp: Any, g: Any, place: Any, shape: Any, **attrs: Any) -> Any:
+def _compute_max_pool_gradient(xp: Any, g: Any, place: Any, shape: Any, **attrs: Any) -> Any:
     """Add the gradient of each window to the element at its place."""
     sizes = as_sizes(shape)
-    windows, zero = _checked(g, place, sizes, attrs), xp.zeros((), dtype=g.dtype)
+    windows, zero = _checked_windows(g, place, sizes, attrs), xp.zeros((), dtype=g.dtype)
     dx = xp.zeros(sizes, dtype=g.dtype)
     for number, outer, inner in places(windows, attrs):
         view = dx[inner]
@@ -120,7 +120,7 @@ define(
     attrs=WINDOWS,
     shape=_of_image,
     elements=shape_in(2),
-    kernel=_grad,
+    kernel=_compute_max_pool_gradient,
     gradient=lambda op, g: [apply("MaxPoolPick", g, op.inputs[1], **op.own_attrs), None, None],
     spreads=True,
     samples=[
@@ -134,7 +134,7 @@ define(
 )
 
 
-def _pick(xp: Any, x: Any, place: Any, **attrs: Any) -> Any:
+def _pick_maxima(xp: Any, x: Any, place: Any, **attrs: Any) -> Any:
     windows = windows_of(x.shape, attrs)
     check_fits(place.shape, x.shape, windows, attrs)
     y = xp.zeros(place.shape, dtype=x.dtype)
@@ -149,7 +149,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=WINDOWS,
     shape=lambda op: windows_shape(op.inputs[0].shape, op.attrs).merge(op.inputs[1].shape),
-    kernel=_pick,
+    kernel=_pick_maxima,
     gradient=lambda op, g: [apply("MaxPoolGrad", g, op.inputs[1], shape_of(op.inputs[0]), **op.own_attrs), None],
     samples=[
         Sample([_X, i32([0, 1, 2, 3]).reshape(1, 2, 2, 1)], f64([3, 4, 2, 5]).reshape(1, 2, 2, 1), _TWO),
@@ -196,7 +196,7 @@ define(
 )
 
 
-def _summed(xp: Any, g: Any, place: Any, **attrs: Any) -> Any:
+def _sum_by_place(xp: Any, g: Any, place: Any, **attrs: Any) -> Any:
     axes, zero = tuple(range(g.ndim - 1)), xp.zeros((), dtype=g.dtype)
     rows = [xp.sum(xp.where(place == k, g, zero), axes, g.dtype) for k in range(patch_size(attrs))]
     return xp.stack(rows).reshape(*attrs["window"], g.shape[-1])
@@ -213,7 +213,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=WINDOWS,
     shape=_filter_shape,
-    kernel=_summed,
+    kernel=_sum_by_place,
     gradient=lambda op, g: [apply("PlacePick", g, op.inputs[1], **op.own_attrs), None],
     samples=[
         Sample(
@@ -225,7 +225,7 @@ define(
 )
 
 
-def _picked(xp: Any, filter: Any, place: Any, **attrs: Any) -> Any:
+def _pick_filter_elements(xp: Any, filter: Any, place: Any, **attrs: Any) -> Any:
     rows = filter.reshape(patch_size(attrs), filter.shape[-1])
     channels = xp.arange(filter.shape[-1])
     return rows[place, channels]
@@ -237,7 +237,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=WINDOWS,
     shape=lambda op: op.inputs[1].shape,
-    kernel=_picked,
+    kernel=_pick_filter_elements,
     gradient=lambda op, g: [apply("PlaceSum", g, op.inputs[1], **op.own_attrs), None],
     samples=[
         Sample(

@@ -13,7 +13,7 @@ from ...base import dtypes
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, define
 from ...ir.traits import Effect
-from ..math.random import DISCRETE, copied_in, generator
+from ..math.random import DISCRETE, copied_in, instance_generator
 from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
@@ -102,7 +102,7 @@ def _candidates(
     seed: int,
 ) -> list[Array]:
     """Draw the classes of one instance; return them and the number of draws."""
-    draw = generator(context, seed, instance)
+    draw = instance_generator(context, seed, instance)
     weights = np.asarray(weights, np.float64)
     source = _source(draw, distribution, range_max, weights)
     if unique:

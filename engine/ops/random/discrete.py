@@ -17,7 +17,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
-from ..math.random import DISCRETE, generator, seed_or_next
+from ..math.random import DISCRETE, instance_generator, seed_or_next
 from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
@@ -28,7 +28,7 @@ _BLOCK = 1 << 18  # Gumbel numbers per block: samples times classes may not fit 
 def _categorical(
     xp: Any, context: KernelContext, logits: Any, count: Any, *instance: Any, dtype: DType, seed: int
 ) -> Array:
-    return draw_classes(xp, generator(context, seed, instance), logits, int(count), dtype)
+    return draw_classes(xp, instance_generator(context, seed, instance), logits, int(count), dtype)
 
 
 def draw_classes(xp: Any, draw: np.random.Generator, logits: Any, count: int, dtype: DType) -> Array:
@@ -117,7 +117,7 @@ def rows_shape(op: Operation) -> Shape:
 def _shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: int) -> Array:
     if not value.ndim:
         raise ValueError("random_shuffle takes rows, got a scalar")
-    order = generator(context, seed, instance).permutation(value.shape[0])
+    order = instance_generator(context, seed, instance).permutation(value.shape[0])
     return value[xp.asarray(order), ...]  # type: ignore[no-any-return]
 
 

@@ -19,7 +19,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
-from ..math.random import DISCRETE, copied_in, generator, seed_or_next
+from ..math.random import DISCRETE, copied_in, instance_generator, seed_or_next
 from ..support.arguments import as_sizes, index_tensor, shape_vector
 from ..support.common import scalar_like, shape_of, shaped, zeros_like
 from ..support.context import KernelContext
@@ -37,7 +37,7 @@ def _size(shape: Any, parameters: Any, *_: Any, **attrs: Any) -> int:
 
 
 def _gamma(xp: Any, context: KernelContext, shape: Any, alpha: Any, *instance: Any, seed: int) -> Array:
-    draw, size = generator(context, seed, instance), (*as_sizes(shape), *alpha.shape)
+    draw, size = instance_generator(context, seed, instance), (*as_sizes(shape), *alpha.shape)
     return copied_in(xp, draw.standard_gamma(alpha.astype(np.float64), size), dtypes.as_dtype(alpha.dtype))
 
 
@@ -132,7 +132,7 @@ def _smallest(dtype: DType) -> float:
 
 def _poisson(xp: Any, context: KernelContext, shape: Any, rate: Any, *instance: Any, dtype: DType, seed: int) -> Array:
     kind = dtypes.as_dtype(dtype)
-    return copied_in(xp, draw_poisson(generator(context, seed, instance), shape, rate, kind), kind)
+    return copied_in(xp, draw_poisson(instance_generator(context, seed, instance), shape, rate, kind), kind)
 
 
 def draw_poisson(draw: np.random.Generator, shape: Any, rate: Any, kind: DType) -> Array:

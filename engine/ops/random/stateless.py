@@ -22,7 +22,16 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
-from ..math.random import bound_of, copied_in, draw_integers, draw_normal, draw_truncated, draw_uniform, move, scaled
+from ..math.random import (
+    bound_of,
+    copied_in,
+    draw_integers,
+    draw_normal,
+    draw_truncated,
+    draw_uniform,
+    shift_and_scale,
+    scale_draw,
+)
 from ..support.arguments import as_sizes, shape_in, shape_vector
 from ..support.common import zeros_like
 from ..support.literals import f64, i32
@@ -249,7 +258,7 @@ def stateless_random_uniform(
         low, high = convert_to_tensor(minval, wanted), bound_of(maxval, wanted)
         return apply("StatelessUniformInt", size, low, high, key, name=name)  # type: ignore[no-any-return]
     draw: Tensor = apply("StatelessUniform", size, key, name=name, dtype=wanted)
-    return scaled(draw, 1 if maxval is None else maxval, minval)
+    return scale_draw(draw, 1 if maxval is None else maxval, minval)
 
 
 @public
@@ -311,7 +320,7 @@ def _around(type: str, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any
     draw: Tensor = apply(
         type, shape_vector(shape), key_tensor(seed), name=name, dtype=checked_floating(dtype, "normal")
     )
-    return move(draw, mean, stddev)
+    return shift_and_scale(draw, mean, stddev)
 
 
 @public

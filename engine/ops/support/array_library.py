@@ -35,7 +35,7 @@ def _imported(module: str) -> Any:
     return outside(importlib.import_module, module)
 
 
-def wide(xp: Any, x: Any) -> Any:
+def cast_to_accumulator(xp: Any, x: Any) -> Any:
     """Return a two-byte float array as float32, in which its sums are computed; other arrays unchanged."""
     return x.astype(xp.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x
 
@@ -44,7 +44,7 @@ def by_special(function: str) -> Any:
     """Return the kernel of a function of ``scipy.special``; two-byte floats are computed in float32."""
 
     def kernel(xp: Any, *operands: Any) -> Any:
-        return special(xp, function)(*(wide(xp, x) for x in operands))
+        return special(xp, function)(*(cast_to_accumulator(xp, x) for x in operands))
 
     return kernel
 

@@ -12,7 +12,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 
 
-def again(builder: Builder, op: Operation, operands: Sequence[Tensor], **changed: Any) -> list[Tensor]:
+def emit_copy(builder: Builder, op: Operation, operands: Sequence[Tensor], **changed: Any) -> list[Tensor]:
     """Emit an operation of the same type on other operands, with some attributes changed."""
     attrs = {key: op.attrs[key] for key in op.definition.attrs}
     return builder.emit(op.type, *operands, **{**attrs, **changed}).outputs
@@ -30,7 +30,7 @@ def pointwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
 
     def emit(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
         triples = zip(operands, op.inputs, lower, strict=True)
-        return again(builder, op, [_raised(builder, x, old, rank) if low else x for x, old, low in triples])
+        return emit_copy(builder, op, [_raised(builder, x, old, rank) if low else x for x, old, low in triples])
 
     return emit
 
@@ -55,7 +55,7 @@ def along(attr: str = "axis") -> BatchRule:
         if rank is None or list(varying) != arrays or any(t.rank != rank for t, v in zip(op.inputs, varying) if v):
             return None
         axis = _behind_first(op.attrs[attr], rank)
-        return lambda builder, operands: again(builder, op, operands, **{attr: axis})
+        return lambda builder, operands: emit_copy(builder, op, operands, **{attr: axis})
 
     return rule
 
