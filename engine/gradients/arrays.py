@@ -20,7 +20,7 @@ def scope(home: Region) -> AbstractContextManager[object]:
             gradient, _ = apply("TensorArrayGrad", region.resolve(handle), constant(0.0), source=None)
         return gradient  # type: ignore[no-any-return]
 
-    return gradient_arrays.scope(make_gradient_array)
+    return gradient_arrays.gradient_scope(make_gradient_array)
 
 
 def _mirror_of(handle: Tensor, home: Region) -> Region:

@@ -16,7 +16,7 @@ from ..ir.tensor import Tensor
 from ..ops.array.ranking import top_k
 from ..ops.array.shapes import expand_dims
 from ..ops.control.assertions import assert_equal
-from ..ops.control.weights import tensor_after_checks, in_dtype
+from ..ops.control.weights import in_dtype, tensor_after_checks
 from ..ops.math.arithmetic import div_no_nan, minimum
 from ..ops.math.comparison import equal, greater, logical_and, logical_not
 from ..ops.math.cumulative import cumsum

@@ -15,7 +15,7 @@ from ..ir.tensor import Tensor
 from ..ops.array.concat import stack
 from ..ops.array.shapes import reshape
 from ..ops.control.assertions import assert_greater_equal, assert_less_equal
-from ..ops.control.weights import tensor_after_checks, in_dtype, of_one_shape
+from ..ops.control.weights import in_dtype, of_one_shape, tensor_after_checks
 from ..ops.math.linear import matmul
 from ..ops.math.reductions import reduce_sum
 from .family import SCORES, metric

@@ -18,7 +18,7 @@ from ..compile.place.processes import require_here
 from ..frontend.variables import Variable
 from ..ir.graph import Graph
 from ..ir.operation import Operation
-from ..ops.state.variable_values import fitting, no_such_variable
+from ..ops.state.variable_values import fit_values, no_such_variable
 from ..ops.state.variables import CONTAINER, prepare_slots, slots_of
 from ..ops.support.context import allowed_in
 from ..ops.support.handles import make_shared
@@ -323,7 +323,7 @@ class SessionState:
 
     def _convert_values(self, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Return values converted for their variables; raise if a value does not fit, or lives on another machine."""
-        arrays = fitting(values, variables := self._variables_by_name())
+        arrays = fit_values(values, variables := self._variables_by_name())
         self._require_here(variables[name].handle.op for name in arrays if name in variables)
         return arrays
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom.base.errors import GraphError, OpError, ShapeError
-from tagloom.ops.random.candidate_draws import _distinct, _rest, _source
+from tagloom.ops.random.candidate_draws import _class_source, _draw_distinct, _draw_remaining
 from tagloom.ops.random.candidates import by_weights
 
 WEIGHTS = [1.0, 5.0, 0.0, 3.0, 1.0]
@@ -66,7 +66,7 @@ def test_the_number_of_draws_is_as_if_made_one_by_one(distribution):
     if distribution == "log_uniform":
         weights = np.log1p(1 / np.arange(1.0, 9))
     draw = np.random.default_rng(4)
-    source = _source(draw, distribution, 8, weights)
+    source = _class_source(draw, distribution, 8, weights)
     one_by_one = []
     for _ in range(3000):
         seen, tries = set(), 0
@@ -75,7 +75,7 @@ def test_the_number_of_draws_is_as_if_made_one_by_one(distribution):
             tries += 1
         one_by_one.append(tries)
     for enough in (0, 10**6):  # with the rest found by clocks, and without
-        at_once = [_distinct(draw, source, lambda: weights, 6, enough)[1] for _ in range(3000)]
+        at_once = [_draw_distinct(draw, source, lambda: weights, 6, enough)[1] for _ in range(3000)]
         assert abs(np.mean(at_once) - np.mean(one_by_one)) < 4 * np.std(one_by_one) / np.sqrt(1500)
         assert abs(np.std(at_once) / np.std(one_by_one) - 1) < 0.15
 
@@ -83,7 +83,7 @@ def test_the_number_of_draws_is_as_if_made_one_by_one(distribution):
 def test_the_rest_comes_by_its_weights():
     weights = np.array([4.0, 1, 0, 2, 3])
     draw = np.random.default_rng(1)
-    found = np.array([_rest(draw, weights, np.array([0]), 3)[0] for _ in range(4000)])
+    found = np.array([_draw_remaining(draw, weights, np.array([0]), 3)[0] for _ in range(4000)])
     assert {tuple(sorted(row)) for row in found.tolist()} == {(1, 3, 4)}
     np.testing.assert_allclose(np.bincount(found[:, 0], minlength=5) / 4000, [0, 1 / 6, 0, 2 / 6, 3 / 6], atol=0.03)
 

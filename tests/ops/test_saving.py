@@ -88,9 +88,9 @@ async def test_each_device_saves_what_it_has(graph, tmp_path):
 )
 @pytest.mark.parametrize("saved", [[""], ["4 3 0,1:-", "4 3 1,3:-"], ["4 3 -:0,2", "4 3 0,2:2,1", "4 3 2,2:2,1"]])
 async def test_slices_are_put_together(graph, executor, tmp_path, saved, spec, wanted):
-    from tagloom.ops.state.saving import _parsed
+    from tagloom.ops.state.saving import _parse_part
 
-    parts = [FLOATS[tuple(slice(*bounds) for bounds in _parsed(each).bounds)] if each else FLOATS for each in saved]
+    parts = [FLOATS[tuple(slice(*bounds) for bounds in _parse_part(each).bounds)] if each else FLOATS for each in saved]
     path = str(tmp_path / "w")
     save = tg.save_v2(path, ["w"] * len(parts), saved, list(map(tg.constant, parts)))
     (found,) = tg.restore_v2(path, ["w"], [spec], ["float32"])

@@ -42,7 +42,7 @@ def gradients(y, xs, g=None):
             return apply("TensorArrayGrad", handle, constant(0.0))[0]
 
     cotangent = constant(np.ones(y.shape.as_tuple(), np.float32)) if g is None else g
-    with gradient_arrays.scope(make):
+    with gradient_arrays.gradient_scope(make):
         return pull_back([y], [cotangent], xs)
 
 

@@ -8,7 +8,7 @@ from tagloom.ir.apply import apply, constant
 from tagloom.ir.definition import definition_of
 from tagloom.ir.region import Region
 from tagloom.ops.math import arithmetic, elementwise  # noqa: F401
-from tagloom.ops.state.variable_values import fitting
+from tagloom.ops.state.variable_values import fit_values
 from tagloom.ops.state.variables import VariableSlot, prepare_slots, slots_of
 from tagloom.runtime.resources.manager import ResourceManager
 
@@ -212,7 +212,7 @@ def test_slots_are_written_all_or_none(graph):
     resources, known = ResourceManager(), {"w": w, "n": n}
 
     def write(values):
-        arrays = fitting(values, known)
+        arrays = fit_values(values, known)
         prepare_slots(slots_of(resources, arrays), arrays)()
 
     for wrong, error in (({"x": 1}, GraphError), ({"n": 2, "w": [1.0]}, ShapeError), ({"n": 1.5}, DtypeError)):

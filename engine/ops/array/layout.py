@@ -18,7 +18,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, known_rank, partial_values, shape_vector, static_ints
-from ..support.batching import emit_copy, along
+from ..support.batching import along, emit_copy
 from ..support.common import shape_of
 from ..support.late_axes import among, from_zero, late_axes, rank_of
 from ..support.literals import f64, i32, i64

@@ -13,7 +13,7 @@ from ..array.shapes import squeeze
 from ..math.arithmetic import multiply
 from ..support.arguments import static_int
 from .effects import group
-from .weights import tensor_after_checks, check_weights
+from .weights import check_weights, tensor_after_checks
 
 
 @public

@@ -15,7 +15,7 @@ from ..math.complex import real
 from ..math.elementwise import log
 from ..math.reductions import reduce_sum
 from ..support.literals import c128, f64
-from .common import LAPACK, cubic_cost, call_linalg, multiply_matrices, square_shape
+from .common import LAPACK, call_linalg, cubic_cost, multiply_matrices, square_shape
 from .diagonals import matrix_diag_part
 from .solving import matrix_triangular_solve
 from .transposing import adjoint

@@ -15,7 +15,7 @@ from ..math.arithmetic import div_no_nan
 from ..math.casting import cast
 from ..support.common import scalar_like
 from ..support.literals import c128, f64
-from .common import DIVERGED, LAPACK, as_row, cubic_cost, call_linalg, multiply_matrices, square_shape
+from .common import DIVERGED, LAPACK, as_row, call_linalg, cubic_cost, multiply_matrices, square_shape
 from .diagonals import matrix_diag
 from .transposing import adjoint
 from .triangles import half_lower

@@ -15,7 +15,7 @@ from ..math.casting import cast
 from ..support.array_library import scipy_linalg
 from ..support.common import size_along, zeros_like
 from ..support.literals import c128, f64
-from .common import LAPACK, cubic_cost, call_linalg, square_shape
+from .common import LAPACK, call_linalg, cubic_cost, square_shape
 from .transposing import adjoint
 
 _A = f64([[0.5, -1, 0.25], [2, 0.1, -0.5], [-0.75, 1, -0.3]])

@@ -18,7 +18,7 @@ from ..math.casting import cast
 from ..math.complex import complex, imag
 from ..support.common import scalar_like, size_along, zeros_like
 from ..support.literals import c128, f64
-from .common import DIVERGED, LAPACK, as_column, as_row, cubic_cost, call_linalg, multiply_matrices, sizes_of_matrices
+from .common import DIVERGED, LAPACK, as_column, as_row, call_linalg, cubic_cost, multiply_matrices, sizes_of_matrices
 from .diagonals import matrix_diag, matrix_diag_part
 from .orthogonal import without_complement
 from .transposing import adjoint

@@ -17,7 +17,7 @@ from ...ir.tensor import Tensor
 from ..support.array_library import scipy_linalg
 from ..support.common import sum_to
 from ..support.literals import c128, f64
-from .common import LAPACK, cubic_cost, call_linalg, matrices_shape, multiply_matrices, square_shape
+from .common import LAPACK, call_linalg, cubic_cost, matrices_shape, multiply_matrices, square_shape
 from .transposing import matrix_transpose
 from .triangles import take_triangle
 

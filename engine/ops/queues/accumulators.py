@@ -28,7 +28,7 @@ from ..support.shared import SharedResource, shared
 from .figures import AccumulatorStatistics
 from .gradient_sums import DenseSum, Reduction, SparseSum
 from .saved import checked_state
-from .taking import given
+from .taking import kernel_outputs
 
 CONTAINER = "accumulators"
 REDUCTIONS = ("MEAN", "SUM")
@@ -136,7 +136,7 @@ class AccumulatorStorage(SharedResource):
 
     def snapshot(self) -> Any:
         """Return a copy of the sum, the count and the step."""
-        gradients, shape = self._whole(), self.sum.shape
+        gradients, shape = self._whole_sum(), self.sum.shape
         total = [each.copy() for each in gradients.arrays()]
         known = [] if shape.rank is None else [[-1 if size is None else size for size in shape]]
         return {"total": total, "shape": known, "count": self.count, "step": self.step}
@@ -146,7 +146,7 @@ class AccumulatorStorage(SharedResource):
         saved = checked_state(saved, {"total", "shape", "count", "step"}, f"accumulator '{self.name}'")
         total, shape, count, step = (saved[name] for name in ("total", "shape", "count", "step"))
         known = _saved_shape(shape)
-        if not (isinstance(count, int) and isinstance(step, int) and self._fits(total, known, count)):
+        if not (isinstance(count, int) and isinstance(step, int) and self._is_valid_sum(total, known, count)):
             raise GraphError(
                 f"what was saved of accumulator '{self.name}' does not fit it",
                 wanted=f"the sum of some gradients, {self.spec.dtype} of shape {self.spec.shape}",
@@ -157,16 +157,16 @@ class AccumulatorStorage(SharedResource):
         # Copied here: an error must leave the accumulator unchanged.
         copies = list(map(np.array, total))
 
-        def change() -> None:
+        def replace_sum() -> None:
             self.sum.set(copies)
             self.sum.shape = known
             self._returned.clear()
             self.count, self.step, self._oldest = count, step, self._takes
             self.serve()
 
-        return change
+        return replace_sum
 
-    def _whole(self) -> Any:
+    def _whole_sum(self) -> Any:
         """Return the sum including gradients which were returned while a thread adds to the sum."""
         if not self._returned:
             return self.sum
@@ -176,7 +176,7 @@ class AccumulatorStorage(SharedResource):
             whole.merge(reduction.arrays)
         return whole
 
-    def _fits(self, total: Any, shape: Shape | None, count: int) -> bool:
+    def _is_valid_sum(self, total: Any, shape: Shape | None, count: int) -> bool:
         """Return True if a saved sum, with as much of its shape as is known, is a sum of `count` gradients."""
         if not isinstance(total, list) or shape is None or not self.spec.shape.is_compatible_with(shape):
             return False
@@ -258,7 +258,7 @@ class AccumulatorStorage(SharedResource):
                 hint="give take_grad a positive num_required",
             )
         if not self.takers and self.count >= count and not self.turns.taken:
-            return self._taken()
+            return self._take_sum()
         return self.takers.join(TakeGrad(operation, count), self._go_on, self._give_up)
 
     def serve(self) -> None:
@@ -279,7 +279,7 @@ class AccumulatorStorage(SharedResource):
                     operation=take.operation,
                     hint="restore between steps",
                 )
-            return self._taken()
+            return self._take_sum()
         finally:
             self.serve()
 
@@ -287,14 +287,14 @@ class AccumulatorStorage(SharedResource):
         self.takers.leave(take)
         self.serve()
 
-    def _taken(self) -> Taken:
+    def _take_sum(self) -> Taken:
         reduction: Reduction = self.sum.take(self.count, self.spec.reduction == "MEAN")
         self.count = 0
         self.step += 1
         self.taken += 1
         self._takes += 1
         put_back = partial(self._put_back, self._steps_set)
-        return Taken([reduction], _reduced, put_back, self._takes - 1, reduction.is_long)
+        return Taken([reduction], _make_reduction, put_back, self._takes - 1, reduction.is_long)
 
     def _put_back(self, steps_set: int, reductions: list[Reduction], number: int) -> None:
         """Undo a take: merge its gradients with later ones, and take back the step unless set since."""
@@ -316,17 +316,17 @@ class AccumulatorStorage(SharedResource):
             self.sum.merge(self._returned.pop(0).arrays)
 
 
-def _reduced(reductions: list[Reduction]) -> tuple[Any, ...]:
+def _make_reduction(reductions: list[Reduction]) -> tuple[Any, ...]:
     (reduction,) = reductions
-    return _parts(reduction.make(False))
+    return _as_parts(reduction.make(False))
 
 
 def _reduced_in_place(reductions: list[Reduction]) -> tuple[Any, ...]:
     (reduction,) = reductions
-    return _parts(reduction.make(True))
+    return _as_parts(reduction.make(True))
 
 
-def _parts(result: Any) -> tuple[Any, ...]:
+def _as_parts(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -343,7 +343,7 @@ def _saved_shape(saved: Any) -> Shape | None:
 _REASON = NotDifferentiable("an accumulator moves values outside the graph's edges")
 
 
-def _handle(xp: Any, context: KernelContext, *, shared_name: str, **about: Any) -> AccumulatorStorage:
+def _accumulator_handle(xp: Any, context: KernelContext, *, shared_name: str, **about: Any) -> AccumulatorStorage:
     """Return the session's accumulator of a shared name, made on first use."""
     return shared(
         context.step.resources,
@@ -356,18 +356,20 @@ def _handle(xp: Any, context: KernelContext, *, shared_name: str, **about: Any) 
     )
 
 
-def _apply(xp: Any, context: KernelContext, accumulator: AccumulatorStorage, local_step: Any, *parts: Any) -> Any:
+def _apply_gradient(
+    xp: Any, context: KernelContext, accumulator: AccumulatorStorage, local_step: Any, *parts: Any
+) -> Any:
     gradient = parts if accumulator.spec.sparse else parts[0]
     if context.step.long_calls is None or not accumulator.is_long(gradient):
         return np.bool_(accumulator.apply(gradient, int(local_step), context.operation))
-    return accumulator.apply_elsewhere(context.step.later(_called), gradient, int(local_step), context.operation)
+    return accumulator.apply_elsewhere(context.step.later(_call_function), gradient, int(local_step), context.operation)
 
 
-def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_function(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def _take(
+def _take_gradients(
     xp: Any,
     context: KernelContext,
     accumulator: AccumulatorStorage,
@@ -380,7 +382,7 @@ def _take(
     taken = accumulator.take(int(num_required), context.operation)
     if not only_fetched:
         taken = taken.then(_for_good) if isinstance(taken, AsyncResult) else _for_good(taken)
-    return given(context, taken, only_fetched)
+    return kernel_outputs(context, taken, only_fetched)
 
 
 def _for_good(taken: Taken) -> Taken:
@@ -405,7 +407,7 @@ define(
     "-> handle: resource",
     attrs={"shared_name": REQUIRED, "dtype": REQUIRED, "shape": Shape(None), "reduction": "MEAN", "sparse": False},
     shape=lambda op: SCALAR,
-    kernel=_handle,
+    kernel=_accumulator_handle,
     gradient=_REASON,
     effects=Effect.READS,
     outlives_step=True,
@@ -415,7 +417,7 @@ define(
     "AccumulatorApplyGradient",
     "handle: resource, local_step: host int64, gradient: host T -> applied: host bool",
     shape=scalar,
-    kernel=_apply,
+    kernel=_apply_gradient,
     gradient=_REASON,
     effects=Effect.WRITES,
 )
@@ -425,7 +427,7 @@ define(
     "handle: resource, num_required: host int32 -> gradient: host @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None), "only_fetched": False},
     shape=lambda op: Shape(op.attrs["shape"]),
-    kernel=_take,
+    kernel=_take_gradients,
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES | Effect.WAITS,
 )
@@ -435,7 +437,7 @@ define(
     "handle: resource, step: host int64, values: host T, indices: host I, shape: host int64 -> applied: host bool",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     shape=scalar,
-    kernel=_apply,
+    kernel=_apply_gradient,
     gradient=_REASON,
     effects=Effect.WRITES,
 )
@@ -445,7 +447,7 @@ define(
     "handle: resource, num_required: host int32 -> indices: host int64, values: host @dtype, shape: host int64",
     attrs={"dtype": REQUIRED, "shape": Shape(None), "only_fetched": False},
     shape=_rows_shapes,
-    kernel=_take,
+    kernel=_take_gradients,
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES | Effect.WAITS,
 )

@@ -144,18 +144,18 @@ class BarrierStorage(SharedResource):
         """Return a callable which replaces the elements with the saved ones."""
         with state_read(saved, {"ready", "incomplete", "next", "closed"}, f"barrier '{self.name}'") as saved:
             ready, closed = self.ready.restore(saved["ready"]), bool(saved["closed"])
-            incomplete = {str(key): self._restored(*rest) for key, *rest in saved["incomplete"]}
+            incomplete = {str(key): self._restore_element(*rest) for key, *rest in saved["incomplete"]}
             next_number, next_index = map(int, saved["next"])
 
-        def change() -> None:
+        def replace_elements() -> None:
             self.incomplete, self.closed = incomplete, closed
             self.next_number, self.next_index = next_number, next_index
             ready()
             self._end_waits()
 
-        return change
+        return replace_elements
 
-    def _restored(self, number: int, batch: int, there: list[bool], components: list[Any]) -> Incomplete:
+    def _restore_element(self, number: int, batch: int, there: list[bool], components: list[Any]) -> Incomplete:
         """Return a saved incomplete element; `there` holds a flag for each component, true if present."""
         elements = self.spec.elements
         indices = [i for i, (is_there, _) in enumerate(zip(there, elements.dtypes, strict=True)) if is_there]
@@ -194,7 +194,7 @@ class BarrierStorage(SharedResource):
         self._is_inserting = True  # defers the verdict of `_is_hopeless` until all components are in
         try:
             for key, value in zip(*rows, strict=True):
-                self._insert(component, key, value, operation)
+                self._insert_component(component, key, value, operation)
         finally:
             self._is_inserting = False
         # Only a batch which brings a key uses up an index.
@@ -218,7 +218,7 @@ class BarrierStorage(SharedResource):
                 hint="use another key; one may come again when its element is whole",
             )
 
-    def _insert(self, component: int, key: str, value: Any, operation: str) -> None:
+    def _insert_component(self, component: int, key: str, value: Any, operation: str) -> None:
         """Set a component of a key's element; a complete element moves to `ready`."""
         entry = self.incomplete.get(key)
         if entry is None:

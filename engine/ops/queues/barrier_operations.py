@@ -20,9 +20,9 @@ from ..support.context import KernelContext
 from ..support.shared import shared
 from .barrier import BarrierSpec, BarrierStorage
 from .elements import ElementSpec, are_copied
-from .operations import first
+from .operations import prepare_then_put
 from .orders import MANY
-from .taking import given
+from .taking import kernel_outputs
 
 CONTAINER = "barriers"
 
@@ -30,7 +30,7 @@ _REASON = NotDifferentiable("a barrier moves values outside the graph's edges")
 _COMPONENTS = {"dtypes_": REQUIRED, "shapes": REQUIRED}
 
 
-def _handle(
+def _barrier_handle(
     xp: Any, context: KernelContext, *, shared_name: str, dtypes_: Sequence[DType], shapes: Sequence[Shape]
 ) -> BarrierStorage:
     """Return the session's barrier of a shared name, made on first use."""
@@ -45,7 +45,7 @@ define(
     "-> handle: resource",
     attrs={**_COMPONENTS, "shared_name": REQUIRED},
     shape=lambda op: SCALAR,
-    kernel=_handle,
+    kernel=_barrier_handle,
     gradient=_REASON,
     effects=Effect.READS,
     outlives_step=True,
@@ -68,14 +68,14 @@ def _insert_shapes(op: Operation) -> list[Shape]:
     return nothing(op)
 
 
-def _insert(
+def _insert_many(
     xp: Any, context: KernelContext, barrier: BarrierStorage, keys: Any, values: Any, *, component: int, **_: Any
 ) -> Any:
     """Insert a component; the rows of large batches are made in a thread."""
     put = partial(barrier.insert, component, operation=context.operation)
     if context.step.long_calls is None or not (are_copied([values], None, parts=True) or len(keys) > MANY):
         return put(barrier.rows(component, keys, values, context.operation))
-    return first(context.step.later(barrier.rows), (component, keys, values, context.operation), put)
+    return prepare_then_put(context.step.later(barrier.rows), (component, keys, values, context.operation), put)
 
 
 define(
@@ -83,13 +83,13 @@ define(
     "handle: resource, keys: host string, values: host T ->",
     attrs={"component": REQUIRED, "dtype": REQUIRED, "shape": Shape(None)},
     shape=_insert_shapes,
-    kernel=_insert,
+    kernel=_insert_many,
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES,
 )
 
 
-def _take(
+def _take_batch(
     xp: Any,
     context: KernelContext,
     barrier: BarrierStorage,
@@ -102,7 +102,7 @@ def _take(
 ) -> Any:
     """Return the indices, keys and values of a batch, or an AsyncResult of them."""
     taken = barrier.take(int(count), small_batch, wait_for_incomplete, context.operation)
-    return given(context, taken, only_fetched)
+    return kernel_outputs(context, taken, only_fetched)
 
 
 def _take_shapes(op: Operation) -> list[Shape]:
@@ -116,7 +116,7 @@ define(
     "handle: resource, count: host int32 -> indices: host int64, keys: host string, values: host *@dtypes_",
     attrs={**_COMPONENTS, "small_batch": False, "wait_for_incomplete": False, "only_fetched": False},
     shape=_take_shapes,
-    kernel=_take,
+    kernel=_take_batch,
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES | Effect.WAITS,
 )
@@ -132,7 +132,7 @@ define(
 )
 
 
-def _size(xp: Any, context: KernelContext, barrier: BarrierStorage, *, incomplete: bool) -> np.int32:
+def _count_elements(xp: Any, context: KernelContext, barrier: BarrierStorage, *, incomplete: bool) -> np.int32:
     return np.int32(len(barrier.incomplete if incomplete else barrier.ready))
 
 
@@ -141,7 +141,7 @@ define(
     "handle: resource -> size: host int32",
     attrs={"incomplete": False},
     shape=scalar,
-    kernel=_size,
+    kernel=_count_elements,
     gradient=_REASON,
     effects=Effect.READS,
 )

@@ -80,7 +80,7 @@ class ElementSpec:
         padded : bool
             True to pad the elements with zeros to the largest (rule 130).
         """
-        stack = _padded if padded else _stacked
+        stack = _pad_column if padded else _stack_column
         return tuple(
             stack(_Column(entries, element, index), dtype, shape)
             for index, (dtype, shape) in enumerate(zip(self.dtypes, self.shapes, strict=True))
@@ -108,7 +108,7 @@ class ElementSpec:
         for start in range(0, self.count(components, operation), BLOCK):
             if start:
                 give_way()
-            found.extend(zip(*(_rows(value[start : start + BLOCK]) for value in components), strict=True))
+            found.extend(zip(*(_rows_of_array(value[start : start + BLOCK]) for value in components), strict=True))
         return found
 
 
@@ -136,7 +136,7 @@ def _check_shape(index: int, got: tuple[int, ...], wanted: Shape, operation: str
     )
 
 
-def _rows(value: Any) -> list[Any]:
+def _rows_of_array(value: Any) -> list[Any]:
     """Return the rows of an array; numbers become NumPy scalars, which are faster to make than arrays."""
     if value.ndim == 1 and value.dtype.kind in "biufc":
         return list(value)
@@ -162,7 +162,7 @@ class _Column:
             yield start, [self.element(entry)[self.index] for entry in self.entries[start : start + BLOCK]]
 
 
-def _stacked(column: _Column, dtype: DType, shape: Shape) -> Any:
+def _stack_column(column: _Column, dtype: DType, shape: Shape) -> Any:
     """Stack the values of a column along a new first axis; an empty column has sizes 0 along unknown axes."""
     batch = None
     for start, values in column.blocks():
@@ -177,14 +177,14 @@ def _stacked(column: _Column, dtype: DType, shape: Shape) -> Any:
     return np.empty((0, *(size or 0 for size in shape)), dtype.numpy) if batch is None else batch
 
 
-def _padded(column: _Column, dtype: DType, shape: Shape) -> Any:
+def _pad_column(column: _Column, dtype: DType, shape: Shape) -> Any:
     """Stack the values of a column along a new first axis, padded with zeros to the largest size of each axis."""
     # A first pass over the column finds the sizes, a second copies the values.
     largest = [size or 0 for size in shape] if not len(column) else [0] * (shape.rank or 0)
     for _, values in column.blocks() if largest else ():
         largest = [max(sizes) for sizes in zip(largest, *(value.shape for value in values), strict=True)]
     if not largest:
-        return _stacked(column, dtype, shape)
+        return _stack_column(column, dtype, shape)
     batch = np.zeros((len(column), *largest), dtype.numpy)
     for start, values in column.blocks():
         for row, value in zip(batch[start:], values, strict=False):

@@ -69,10 +69,10 @@ class DenseSum:
         """Return the sum as a Reduction, to the mean of `count` arrays if `is_mean`, and begin anew."""
         total, self.total = self.total, None
 
-        def make(in_place: bool) -> Any:
-            return _divided(total, count, in_place) if is_mean else total
+        def divide_total(in_place: bool) -> Any:
+            return _divide_sums(total, count, in_place) if is_mean else total
 
-        return Reduction((total,), count, make, is_mean and is_large(total))
+        return Reduction((total,), count, divide_total, is_mean and is_large(total))
 
     def merge(self, arrays: tuple[Any, ...]) -> None:
         """Add a sum which was taken and is returned."""
@@ -124,8 +124,8 @@ class SparseSum:
     def add(self, gradient: tuple[Any, Any, Any], operation: str) -> None:
         """Add rows (values, indices, and the whole shape, possibly empty); OpError if they do not fit."""
         values, indices, shape = gradient
-        whole = self._whole(values, indices, shape, operation)
-        beyond = _outside(indices, whole)
+        whole = self._whole_shape(values, indices, shape, operation)
+        beyond = _indices_outside(indices, whole)
         if beyond.size:
             raise OpError(
                 f"a row index of a gradient for accumulator '{self.name}' is out of range",
@@ -134,12 +134,16 @@ class SparseSum:
                 operation=operation,
                 hint="indices count the rows of the variable",
             )
-        rows = _added(Rows(indices.astype(np.int64), np.array(values), np.ones(len(indices), np.int64)))
+        rows = _sum_equal_rows(Rows(indices.astype(np.int64), np.array(values), np.ones(len(indices), np.int64)))
         rows.counts.fill(1)  # a row repeated in a gradient counts as one gradient
-        self.rows = rows if self.rows is None else _added(Rows(*map(np.concatenate, zip(self.rows, rows, strict=True))))
+        self.rows = (
+            rows
+            if self.rows is None
+            else _sum_equal_rows(Rows(*map(np.concatenate, zip(self.rows, rows, strict=True))))
+        )
         self.shape = whole
 
-    def _whole(self, values: Any, indices: Any, shape: Any, operation: str) -> Shape:
+    def _whole_shape(self, values: Any, indices: Any, shape: Any, operation: str) -> Shape:
         """Return the shape of the whole arrays as far as this and earlier gradients determine it."""
         if np.ndim(values) == 0 or np.ndim(indices) != 1 or len(values) != len(indices):
             raise OpError(
@@ -163,18 +167,22 @@ class SparseSum:
         shape = np.array([-1 if size is None else size for size in self.shape], np.int64)
         rows, self.rows = self.rows, None
 
-        def make(in_place: bool) -> tuple[Any, Any, Any]:
+        def divide_rows(in_place: bool) -> tuple[Any, Any, Any]:
             indices, values, counts = rows
             if is_mean:
-                values = _divided(values, counts.reshape(-1, *[1] * (values.ndim - 1)), in_place)
+                values = _divide_sums(values, counts.reshape(-1, *[1] * (values.ndim - 1)), in_place)
             return indices, values, shape
 
-        return Reduction(tuple(rows), count, make, is_mean and is_large(rows.values))
+        return Reduction(tuple(rows), count, divide_rows, is_mean and is_large(rows.values))
 
     def merge(self, arrays: tuple[Any, ...]) -> None:
         """Add rows which were taken and are returned, with their numbers of gradients."""
         rows = Rows(*map(np.array, arrays))  # the taker may still hold the returned arrays
-        self.rows = rows if self.rows is None else _added(Rows(*map(np.concatenate, zip(self.rows, rows, strict=True))))
+        self.rows = (
+            rows
+            if self.rows is None
+            else _sum_equal_rows(Rows(*map(np.concatenate, zip(self.rows, rows, strict=True))))
+        )
 
     def arrays(self) -> Iterable[Any]:
         """Return the sum, if there is one."""
@@ -191,7 +199,7 @@ class SparseSum:
             whole
             and tuple(kinds) == (np.int64, self.dtype.numpy, np.int64)
             and shape.is_compatible_with(Shape([None, *rows.values.shape[1:]]))
-            and not _outside(rows.indices, shape).size
+            and not _indices_outside(rows.indices, shape).size
             and bool((rows.counts > 0).all())
         )
 
@@ -200,7 +208,7 @@ class SparseSum:
         self.rows = Rows(*map(np.array, arrays)) if arrays else None
 
 
-def _divided(sums: Any, counts: Any, in_place: bool) -> Any:
+def _divide_sums(sums: Any, counts: Any, in_place: bool) -> Any:
     """Return sums divided by counts, in the dtype of the sums."""
     if not in_place:
         return np.divide(sums, counts, out=np.empty_like(sums), casting="unsafe")
@@ -208,7 +216,7 @@ def _divided(sums: Any, counts: Any, in_place: bool) -> Any:
     return outside(np.divide, sums, counts, out=sums, casting="unsafe")
 
 
-def _added(rows: Rows) -> Rows:
+def _sum_equal_rows(rows: Rows) -> Rows:
     """Return the rows in order of their indices, equal indices summed."""
     # Stable, so that rows of one index are summed in order of arrival: the result is reproducible.
     order = np.argsort(rows.indices, kind="stable")
@@ -221,7 +229,7 @@ def _added(rows: Rows) -> Rows:
     return Rows(indices, values, counts)
 
 
-def _outside(indices: Any, whole: Shape) -> Any:
+def _indices_outside(indices: Any, whole: Shape) -> Any:
     """Return the indices out of range for arrays of a shape."""
     found = indices < 0
     if whole.rank is not None and whole[0] is not None:

@@ -17,7 +17,7 @@ from ..support.common import nothing
 from ..support.context import KernelContext
 from ..support.shared import SharedResource, shared
 from .figures import IteratorStatistics
-from .taking import given
+from .taking import kernel_outputs
 
 CONTAINER = "iterators"
 
@@ -180,22 +180,22 @@ def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, *, only_fe
     """Take the next element; components enter the step's memory pool by adoption, without a copy."""
     elements, pool = iterator.elements, context.step.contexts.pool
 
-    def adopted(loans: list[Any]) -> Any:
+    def adopt_components(loans: list[Any]) -> Any:
         components = loans[0].element
         return tuple(components) if pool is None else tuple(map(pool.adopt, components))
 
-    def taken(loan: Any) -> Taken:
+    def taken_of_loan(loan: Any) -> Taken:
         # Number 0 for every loan: the iterator itself puts returned loans in order.
-        return Taken([loan], adopted, lambda loans, _: outside(elements.put_back, *loans), 0)
+        return Taken([loan], adopt_components, lambda loans, _: outside(elements.put_back, *loans), 0)
 
     loan = outside(elements.take_loan, context.operation)
     if isinstance(loan, AsyncResult):
         loan = ComingElement(loan.source, loan.convert, loan.give_up, loan.in_order)
-        return given(context, loan.then(taken), only_fetched)
-    return given(context, taken(loan), only_fetched)
+        return kernel_outputs(context, loan.then(taken_of_loan), only_fetched)
+    return kernel_outputs(context, taken_of_loan(loan), only_fetched)
 
 
-def _shapes(op: Operation) -> list[Shape]:
+def _infer_element_shapes(op: Operation) -> list[Shape]:
     return list(op.attrs["shapes"])
 
 
@@ -225,7 +225,7 @@ define(
     "IteratorGetNext",
     "handle: resource -> components: host *@dtypes_",
     attrs={"dtypes_": REQUIRED, "shapes": REQUIRED, "only_fetched": False},
-    shape=_shapes,
+    shape=_infer_element_shapes,
     kernel=_next,
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES | Effect.WAITS,

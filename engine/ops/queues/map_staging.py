@@ -139,7 +139,7 @@ class MapStorage(SharedResource):
 
     async def aclose(self) -> None:
         """Release all elements."""
-        self._set([], [])
+        self._set_elements([], [])
 
     def statistics(self) -> KeyedStatistics:
         """Return the area's statistics."""
@@ -167,22 +167,24 @@ class MapStorage(SharedResource):
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return a callable which replaces the elements with the saved ones."""
         with state_read(saved, {"whole", "incomplete"}, f"map staging area '{self.name}'", {"partly_taken"}) as saved:
-            whole, incomplete = ([self._restored(*each) for each in saved[kind]] for kind in ("whole", "incomplete"))
+            whole, incomplete = (
+                [self._restore_element(*each) for each in saved[kind]] for kind in ("whole", "incomplete")
+            )
             if any(len(entry) != len(self.spec.elements.dtypes) for _, entry in whole):
                 raise ValueError("components of a whole element are missing")
             for place, *each in saved.get("partly_taken", ()):
-                whole.insert(int(place), self._restored(*each))
+                whole.insert(int(place), self._restore_element(*each))
 
-        def change() -> None:
-            self._set(whole, incomplete)
+        def replace_elements() -> None:
+            self._set_elements(whole, incomplete)
             self.serve()
 
-        return change
+        return replace_elements
 
-    def _restored(self, key: int, indices: list[int], components: list[Any]) -> tuple[int, Entry]:
+    def _restore_element(self, key: int, indices: list[int], components: list[Any]) -> tuple[int, Entry]:
         return int(key), Entry(zip(indices, components_of(components, indices, self.spec.elements, self.name)))
 
-    def _set(self, whole: Sequence[tuple[int, Entry]], incomplete: Sequence[tuple[int, Entry]]) -> None:
+    def _set_elements(self, whole: Sequence[tuple[int, Entry]], incomplete: Sequence[tuple[int, Entry]]) -> None:
         """Replace the elements; earlier takes cannot return theirs any longer."""
         self.whole, self.incomplete, self.behind = OrderedDict(), dict(incomplete), {}
         for key, entry in whole:
@@ -219,10 +221,10 @@ class MapStorage(SharedResource):
         chosen = ElementSpec(tuple(elements.dtypes[i] for i in indices), tuple(elements.shapes[i] for i in indices))
         entry = Entry(zip(indices, chosen.checked(components, operation, pool), strict=True))
         put = PutAt(operation, key, entry, places=int(len(indices) == len(elements.dtypes)))
-        self._check(put)
+        self._check_put(put)
         # A put in need of a place queues after the waiting puts; a part may overtake them.
         if self._has_place_for(put) and self._has_memory_for(put) and not (put.need and self.putters):
-            self._push(put)
+            self._add_components(put)
             self.serve()
             return None
         return self.putters.join(put, self._go_on_putting, self._give_up_putting)
@@ -241,21 +243,21 @@ class MapStorage(SharedResource):
             If a component was taken before.
         """
         take = TakeAt(operation, key, indices)
-        take.found = self._find(take)
+        take.found = self._find_key(take)
         if take.found is not None:
-            return self._pop(take)
+            return self._take_components(take)
         return self.takers.join(take, self._go_on_taking, self._give_up_taking)
 
     def peek(self, key: int, indices: Indices, operation: str) -> Any:
         """Return components of the element of a key, as soon as it is complete; nothing is taken."""
         peek = TakeAt(operation, key, indices)
-        return self._components(peek, key) if key in self.whole else self.peekers.look(peek)
+        return self._components_for(peek, key) if key in self.whole else self.peekers.look(peek)
 
     def clear(self) -> None:
         """Release all elements, complete or not, except promised ones."""
         # `_set` refuses returns of earlier takes; clearing the area must not.
         oldest = self._oldest
-        self._set([(key, entry) for key, entry in self.whole.items() if key in self._promised], [])
+        self._set_elements([(key, entry) for key, entry in self.whole.items() if key in self._promised], [])
         self._oldest = oldest
         self.serve()
 
@@ -265,13 +267,13 @@ class MapStorage(SharedResource):
         """Wake all puts, takes and peeks which can go on."""
         self._serve_putters()
         for take in self.takers.alive() if self.takers else ():
-            take.found = self._find(take)
+            take.found = self._find_key(take)
             if take.found is not None:
                 self._promised.add(take.found)
                 self.takers.wake(take)
         for peek in self.peekers.alive() if self.peekers else ():
             if peek.key is not None and peek.key in self.whole:
-                self._show(peek, peek.key)
+                self._answer_peek(peek, peek.key)
 
     def _serve_putters(self) -> None:
         """Wake the puts with room: puts without need of a place overtake those short of one, not of memory."""
@@ -288,19 +290,19 @@ class MapStorage(SharedResource):
     def _will_fit(self, put: PutAt) -> bool:
         """Return True if a put may have room later; end its wait if its element has grown too large meanwhile."""
         try:
-            self._check(put)
+            self._check_put(put)
         except OpError as error:
             self.putters.end(put, error)
             return False
         return True
 
-    def _show(self, peek: TakeAt, key: int) -> None:
+    def _answer_peek(self, peek: TakeAt, key: int) -> None:
         try:
-            self.peekers.end(peek, result=self._components(peek, key))
+            self.peekers.end(peek, result=self._components_for(peek, key))
         except OpError as error:
             self.peekers.end(peek, error)
 
-    def _find(self, take: TakeAt) -> int | None:
+    def _find_key(self, take: TakeAt) -> int | None:
         """Return the key of the element for a take, or None."""
         if take.key is None:
             return next((key for key in self._keys or self.whole if key not in self._promised), None)
@@ -320,8 +322,8 @@ class MapStorage(SharedResource):
         try:
             if put.error is not None:
                 raise put.error
-            self._check(put)
-            self._push(put)
+            self._check_put(put)
+            self._add_components(put)
         finally:
             self.serve()
 
@@ -342,7 +344,7 @@ class MapStorage(SharedResource):
                     operation=take.operation,
                     hint="restore between steps",
                 )
-            return self._pop(take)
+            return self._take_components(take)
         finally:
             self.serve()
 
@@ -353,7 +355,7 @@ class MapStorage(SharedResource):
 
     # ---- elements
 
-    def _push(self, put: PutAt) -> None:
+    def _add_components(self, put: PutAt) -> None:
         """Add components to the element of a key; a complete element moves to `whole`."""
         self.nbytes += put.nbytes
         entry = Entry(self.incomplete.pop(put.key, {}) | put.entry)
@@ -362,9 +364,9 @@ class MapStorage(SharedResource):
             return
         self._serials += 1
         entry.serial = self._serials
-        self._insert(put.key, entry)
+        self._insert_whole(put.key, entry)
 
-    def _insert(self, key: int, entry: Entry) -> None:
+    def _insert_whole(self, key: int, entry: Entry) -> None:
         """Insert a complete element at the place of its serial, before later elements of its key."""
         there = self.whole.get(key)
         if there is not None:
@@ -382,21 +384,21 @@ class MapStorage(SharedResource):
         if not is_last:
             self.whole = OrderedDict(sorted(self.whole.items(), key=lambda item: item[1].serial))
 
-    def _pop(self, take: TakeAt) -> Taken:
+    def _take_components(self, take: TakeAt) -> Taken:
         """Take components of the element of a key; an element without components leaves."""
         key = _promised_to(take)
-        components = self._components(take, key)
+        components = self._components_for(take, key)
         entry = self.whole[key]
         for i in take.indices:
             self.nbytes -= entry.pop(i).nbytes
         part = Part(key, entry.serial, dict(zip(take.indices, components, strict=True)))
         if not entry:
-            self._remove(key)
+            self._remove_empty(key)
         self._takes += 1
         self.serve()
         return Taken([part], key_and_components, self._put_back, self._takes - 1)
 
-    def _remove(self, key: int) -> None:
+    def _remove_empty(self, key: int) -> None:
         """Remove the empty element of a key; the next element of the key may follow."""
         del self.whole[key]
         if self.spec.ordered:
@@ -405,7 +407,7 @@ class MapStorage(SharedResource):
             following, *others = self.behind.pop(key)
             if others:
                 self.behind[key] = others
-            self._insert(key, following)
+            self._insert_whole(key, following)
 
     def _put_back(self, parts: list[Part], number: int) -> None:
         """Undo a take, unless a restore has replaced the elements since."""
@@ -419,10 +421,10 @@ class MapStorage(SharedResource):
                 entry.update(part.components)
                 break
         else:
-            self._insert(part.key, Entry(part.components, part.serial))
+            self._insert_whole(part.key, Entry(part.components, part.serial))
         self.serve()
 
-    def _components(self, take: TakeAt, key: int) -> Element:
+    def _components_for(self, take: TakeAt, key: int) -> Element:
         """Return components of the element of a key; OpError if they were taken before."""
         entry = self.whole[key]
         gone = [i for i in take.indices if i not in entry]
@@ -436,7 +438,7 @@ class MapStorage(SharedResource):
             )
         return tuple([entry[i] for i in take.indices])
 
-    def _check(self, put: PutAt) -> None:
+    def _check_put(self, put: PutAt) -> None:
         """Raise OpError if a component is present already, or will never have room."""
         begun = self.incomplete.get(put.key)  # may coexist with a complete element which was returned meanwhile
         if begun is not None:

@@ -28,7 +28,7 @@ class Numbers:
             return [range(start, start + count)] if count else []
         self._catch_up(left)
         self._left += count
-        return self._next(count)
+        return self._next_numbers(count)
 
     def give_back(self, numbers: range, left: int) -> int:
         """Register returned elements; return the number of elements that precede their place."""
@@ -54,10 +54,10 @@ class Numbers:
 
     def _catch_up(self, left: int) -> None:
         """Drop the numbers of elements which kernels have taken since the last call."""
-        self._next(left - self._left)
+        self._next_numbers(left - self._left)
         self._left = left
 
-    def _next(self, count: int) -> list[range]:
+    def _next_numbers(self, count: int) -> list[range]:
         """Remove and return the next `count` numbers: those of returned elements first, then fresh ones."""
         found: list[range] = []
         while count and self._back:

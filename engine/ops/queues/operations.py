@@ -26,7 +26,7 @@ from .orders import MANY
 from .queue_spec import QueueSpec
 from .staging import StagingStorage
 from .storage import QueueStorage
-from .taking import given
+from .taking import kernel_outputs
 
 CONTAINER = "queues"
 AGREE = "kind, capacity, dtypes and shapes"
@@ -47,7 +47,7 @@ def queue_spec(*, dtypes_: Sequence[DType], shapes: Sequence[Shape], **about: An
     return QueueSpec(elements=ElementSpec(tuple(dtypes_), tuple(shapes)), **about)
 
 
-def _handle(
+def _queue_handle(
     xp: Any,
     context: KernelContext,
     *,
@@ -75,14 +75,14 @@ define(
         "seed": 0,
     },
     shape=lambda op: SCALAR,
-    kernel=_handle,
+    kernel=_queue_handle,
     gradient=_REASON,
     effects=Effect.READS,
     outlives_step=True,
 )
 
 
-def _chosen(xp: Any, index: Any, *queues: QueueStorage) -> QueueStorage:
+def _choose_queue(xp: Any, index: Any, *queues: QueueStorage) -> QueueStorage:
     if not 0 <= index < len(queues):
         raise IndexError(f"there is no queue {index} in a list of {len(queues)}")
     return queues[int(index)]
@@ -92,12 +92,12 @@ define(
     "QueueChoice",
     "index: host int32, handles: *resource -> handle: resource",
     shape=lambda op: SCALAR,
-    kernel=_chosen,
+    kernel=_choose_queue,
     gradient=_REASON,
 )
 
 
-def _check(op: Operation, many: bool) -> None:
+def _check_components(op: Operation, many: bool) -> None:
     """Raise an error if dtypes or static shapes of the components differ from the queue's."""
     wanted = op.attrs["dtypes_"]
     got = tuple(tensor.dtype for tensor in op.inputs[1:])
@@ -115,21 +115,21 @@ def _check(op: Operation, many: bool) -> None:
 
 
 def _put_shapes(op: Operation) -> list[Shape]:
-    _check(op, many=False)
+    _check_components(op, many=False)
     return nothing(op)
 
 
 def _put_many_shapes(op: Operation) -> list[Shape]:
-    _check(op, many=True)
+    _check_components(op, many=True)
     return nothing(op)
 
 
-def _put(xp: Any, context: KernelContext, queue: QueueStorage, *components: Any, **_: Any) -> Any:
+def _put_components(xp: Any, context: KernelContext, queue: QueueStorage, *components: Any, **_: Any) -> Any:
     pool = context.step.contexts.pool
     if context.step.long_calls is None or not are_copied(components, pool):
         return queue.put(components, context.operation, pool)
     put = partial(queue.put, operation=context.operation, pool=pool)
-    return first(context.step.later(kept), (components, pool), put)
+    return prepare_then_put(context.step.later(kept), (components, pool), put)
 
 
 def _put_many(xp: Any, context: KernelContext, queue: QueueStorage, *components: Any, **_: Any) -> Any:
@@ -139,19 +139,24 @@ def _put_many(xp: Any, context: KernelContext, queue: QueueStorage, *components:
     if context.step.long_calls is None or not (copied or (queue.ring is None and len(components[0]) > MANY)):
         return queue.put_many(queue.rows(components, context.operation), context.operation, pool)
     put = partial(queue.put_many, operation=context.operation, pool=pool)
-    return first(context.step.later(_rows_kept), (queue, components, context.operation, pool), put)
+    return prepare_then_put(context.step.later(_rows_kept), (queue, components, context.operation, pool), put)
 
 
 def _rows_kept(queue: QueueStorage, components: Sequence[Any], operation: str, pool: Pool | None) -> Any:
     return queue.rows(kept(components, pool) if queue.ring is not None else components, operation)
 
 
-async def first(call: Callable[..., LongCall], arguments: tuple[Any, ...], put: Callable[..., Any]) -> Continuation:
+async def prepare_then_put(
+    call: Callable[..., LongCall], arguments: tuple[Any, ...], put: Callable[..., Any]
+) -> Continuation:
     """Prepare the elements in a thread before the instance stands in the queue's line."""
     return Continuation(partial(put, await call(*arguments)))
 
 
-for _type, _kernel, _shapes in (("Enqueue", _put, _put_shapes), ("EnqueueMany", _put_many, _put_many_shapes)):
+for _type, _kernel, _shapes in (
+    ("Enqueue", _put_components, _put_shapes),
+    ("EnqueueMany", _put_many, _put_many_shapes),
+):
     define(
         _type,
         "handle: resource, components: host *any ->",
@@ -163,14 +168,14 @@ for _type, _kernel, _shapes in (("Enqueue", _put, _put_shapes), ("EnqueueMany", 
     )
 
 
-def _take(xp: Any, context: KernelContext, queue: QueueStorage, *, only_fetched: bool, **_: Any) -> Any:
-    return given(context, queue.take(context.operation), only_fetched)
+def _take_element(xp: Any, context: KernelContext, queue: QueueStorage, *, only_fetched: bool, **_: Any) -> Any:
+    return kernel_outputs(context, queue.take(context.operation), only_fetched)
 
 
 def _take_many(
     xp: Any, context: KernelContext, queue: QueueStorage, count: Any, *, up_to: bool, only_fetched: bool, **_: Any
 ) -> Any:
-    return given(context, queue.take_many(int(count), context.operation, up_to), only_fetched)
+    return kernel_outputs(context, queue.take_many(int(count), context.operation, up_to), only_fetched)
 
 
 define(
@@ -178,7 +183,7 @@ define(
     "handle: resource -> components: host *@dtypes_",
     attrs={"dtypes_": REQUIRED, "shapes": REQUIRED, "only_fetched": False},
     shape=lambda op: list(op.attrs["shapes"]),
-    kernel=_take,
+    kernel=_take_element,
     gradient=_REASON,
     effects=_WAITS,
 )

@@ -78,9 +78,9 @@ class FirstInFirstOut:
     def give_back(self, entries: list[Any]) -> None:
         """Put entries back in their places, among other returned entries (rule 128)."""
         # `held` is in order of numbers: only elements in front of the last returned one have to move.
-        entries = sorted(entries, key=_number)
+        entries = sorted(entries, key=_number_of_entry)
         while entries and self.held and self.held[0][0] < entries[-1][0]:
-            insort(entries, self.held.popleft(), key=_number)
+            insort(entries, self.held.popleft(), key=_number_of_entry)
         self.held.extendleft(reversed(entries))
 
     def elements(self) -> Iterable[Element]:
@@ -119,7 +119,7 @@ class FirstInFirstOut:
             self.push(element)
 
 
-def _number(entry: tuple[int, Element]) -> int:
+def _number_of_entry(entry: tuple[int, Element]) -> int:
     return entry[0]
 
 
@@ -172,7 +172,7 @@ class InRing(FirstInFirstOut):
         """Return the elements of entries."""
         found: list[Element] = []
         for values, numbers in entries:
-            found += [values] if len(numbers) == 1 else self._elements(values)
+            found += [values] if len(numbers) == 1 else self._elements_of_rows(values)
         return found
 
     def nbytes_of(self, entries: Iterable[Any]) -> int:
@@ -183,7 +183,7 @@ class InRing(FirstInFirstOut):
         """Return the entries' elements stacked along a new first axis."""
         if len(entries) == 1 and len(entries[0][1]) > 1:
             return entries[0][0]  # type: ignore[no-any-return]
-        parts = [_rows(*entry) for entry in entries]
+        parts = [_rows_of_entry(*entry) for entry in entries]
         return tuple(map(np.concatenate, zip(*parts, strict=True))) if parts else self.ring.pop_rows(0)
 
     def is_large(self, entries: list[Any]) -> bool:
@@ -196,12 +196,12 @@ class InRing(FirstInFirstOut):
             in_front = self._numbers.give_back(numbers, self.ring.left)
             # A ring only takes elements back at its head: lift those in front of the place, then put them back.
             before = self.ring.pop_rows(in_front)
-            self.ring.put_back(_rows(values, numbers), len(numbers))
+            self.ring.put_back(_rows_of_entry(values, numbers), len(numbers))
             self.ring.put_back(before, in_front)
 
     def elements(self) -> Iterable[Element]:
         """Return copies of the elements, in order of leaving."""
-        return self._elements(self.ring.rows())
+        return self._elements_of_rows(self.ring.rows())
 
     def arrays(self) -> Iterable[Any]:
         """Return the ring's memory."""
@@ -221,27 +221,27 @@ class InRing(FirstInFirstOut):
         return partial(self._set_rows, rows, spec.count(rows, queue))
 
     def _set_rows(self, rows: list[Any], count: int) -> None:
-        self._clear()
+        self._clear_ring()
         self.ring.push_rows(rows, 0, count)
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
         """Replace the elements with those of a snapshot."""
-        self._clear()
+        self._clear_ring()
         for element in elements:
             self.push(element)
 
-    def _clear(self) -> None:
+    def _clear_ring(self) -> None:
         self.ring.clear()
         self._numbers.forget(self.ring.left)
 
-    def _elements(self, rows: Sequence[Any]) -> list[Element]:
+    def _elements_of_rows(self, rows: Sequence[Any]) -> list[Element]:
         for column in rows:
             # The elements are views of these rows.
             column.flags.writeable = False
         return [tuple(column[i, ...] for column in rows) for i in range(len(rows[0]))]
 
 
-def _rows(values: Element, numbers: range) -> Sequence[Any]:
+def _rows_of_entry(values: Element, numbers: range) -> Sequence[Any]:
     """Return the elements of an entry as rows of arrays."""
     return values if len(numbers) > 1 else [value[np.newaxis] for value in values]
 
@@ -316,7 +316,7 @@ class Shuffled(FirstInFirstOut):
     def pop(self) -> Any:
         """Take a random element, with its place; the last element moves to the place."""
         # 64 random bits times the length, shifted: a place in range without a division.
-        place = _mixed(self._seed, self._draws) * len(self._in) >> 64
+        place = _random_bits(self._seed, self._draws) * len(self._in) >> 64
         self._draws += 1
         element, last = self._in[place], self._in.pop()
         if place < len(self._in):
@@ -349,7 +349,7 @@ class Shuffled(FirstInFirstOut):
         (self._draws,) = state
 
 
-def _mixed(seed: int, number: int) -> int:
+def _random_bits(seed: int, number: int) -> int:
     """Return 64 random bits for a number: SplitMix64 (Steele, Lea, Flood 2014)."""
     x = (seed + (number + 1) * 0x9E3779B97F4A7C15) & _MASK
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK

@@ -50,11 +50,11 @@ class OutsideQueue:
         assert queue is not None  # `open` is called once
         self._unopened = None
 
-        def tell(_: object) -> None:
+        def call_in_loop(_: object) -> None:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(call_when_gone)  # the collector runs in any thread
 
-        self._reference = weakref.ref(queue, tell)
+        self._reference = weakref.ref(queue, call_in_loop)
         return queue
 
     async def get(self) -> tuple[asyncio.Queue[Any], Any]:
@@ -66,7 +66,7 @@ class OutsideQueue:
         """
         if self._kept is not None:
             return self._kept, await self._kept.get()
-        queue = self._queue()
+        queue = self._living_queue()
         while queue.empty() and not _is_shut_down(queue):
             turn = _Turn(queue)
             # No strong reference may last until the wait.
@@ -74,7 +74,7 @@ class OutsideQueue:
             del queue
             line = waiting._getters
             del waiting
-            queue = await self._turn(turn, line, _has_items)
+            queue = await self._wait_for_turn(turn, line, _has_items)
         return queue, queue.get_nowait()
 
     async def put(self, item: Any) -> None:
@@ -87,7 +87,7 @@ class OutsideQueue:
         if self._kept is not None:
             await self._kept.put(item)
             return
-        queue = self._queue()
+        queue = self._living_queue()
         while queue.full() and not _is_shut_down(queue):
             turn = _Turn(queue)
             # No strong reference may last until the wait.
@@ -95,16 +95,16 @@ class OutsideQueue:
             del queue
             line = waiting._putters
             del waiting
-            queue = await self._turn(turn, line, _has_room)
+            queue = await self._wait_for_turn(turn, line, _has_room)
         queue.put_nowait(item)
 
-    def _queue(self) -> asyncio.Queue[Any]:
+    def _living_queue(self) -> asyncio.Queue[Any]:
         queue = self._reference()
         if queue is None:
             raise QueueGone
         return queue
 
-    async def _turn(
+    async def _wait_for_turn(
         self, turn: _Turn, line: deque[asyncio.Future[Any]], is_for_others: Callable[[asyncio.Queue[Any]], bool]
     ) -> asyncio.Queue[Any]:
         """Wait in a line of the queue; return the queue at this task's turn."""
@@ -156,7 +156,7 @@ def put_back(queue: asyncio.Queue[Any], item: Any) -> None:
     """
     inner: Any = queue
     if type(queue) is asyncio.Queue:
-        inner._queue.appendleft(item)
+        inner._living_queue.appendleft(item)
     else:
         inner._put(item)
     inner._wakeup_next(inner._getters)

@@ -123,14 +123,14 @@ class Pumps(Resource):
         """
         pump = Pump()
 
-        def over(task: asyncio.Task[None]) -> None:
+        def note_end(task: asyncio.Task[None]) -> None:
             self.running.discard(pump)
             if logs and not task.cancelled() and (error := task.exception()) and error is not pump.reason:
                 _logger.error("%s failed", name, exc_info=error)
 
         pump.task = outside(asyncio.get_running_loop().create_task, pump.run(move), name=name)
         self.running.add(pump)
-        pump.task.add_done_callback(over)
+        pump.task.add_done_callback(note_end)
         return pump
 
     def cancel(self, error: BaseException) -> None:
@@ -157,7 +157,7 @@ def pumps_of(resources: Resources) -> Pumps:
 # ---- what all pumps do
 
 
-async def put(queue: QueueStorage, element: Element, who: str) -> None:
+async def put_in(queue: QueueStorage, element: Element, who: str) -> None:
     """Put an element in as soon as the queue has room; a cancelled wait has put nothing."""
     waiting = queue.put(element, who)
     if waiting is not None:
@@ -205,7 +205,7 @@ async def move_in(
         except SHUT_DOWN:
             return
         try:
-            await put(queue, await element_of(queue, values_of(item), who), who)
+            await put_in(queue, await element_of(queue, values_of(item), who), who)
         except (asyncio.CancelledError, QueueClosed, SessionClosed):
             put_back(outside, item)
             del outside, item
@@ -234,9 +234,9 @@ async def move_out(
         try:
             element = taken.result()
             if are_copied(element, None):
-                element = await asyncio.to_thread(_own, element)
+                element = await asyncio.to_thread(_writable_copies, element)
             else:
-                element = _own(element)
+                element = _writable_copies(element)
             await target.put(value_of(element))
         except SHUT_DOWN:
             taken.give_back()
@@ -247,6 +247,6 @@ async def move_out(
         pump.moved += 1
 
 
-def _own(element: Element) -> Element:
+def _writable_copies(element: Element) -> Element:
     """Return writable copies for the user."""
     return tuple([value.copy() for value in element])

@@ -29,7 +29,7 @@ def closed_by(queue: QueueStorage, put: Put) -> QueueClosed:
     return closed_queue(queue, "is already closed" if isinstance(put, Closing) else "is closed", put.operation)
 
 
-def insufficient(queue: QueueStorage, take: Take, got: int) -> OpError:
+def insufficient_elements(queue: QueueStorage, take: Take, got: int) -> OpError:
     """Return the error for a take of more elements than will arrive."""
     if queue.failure is not None:
         return source_failed(f"{queue.spec.what} '{queue.name}'", *queue.failure, take.operation)
@@ -43,7 +43,7 @@ def insufficient(queue: QueueStorage, take: Take, got: int) -> OpError:
     )
 
 
-def restored(queue: QueueStorage, take: Take, got: int) -> OpError:
+def restored_while_waiting(queue: QueueStorage, take: Take, got: int) -> OpError:
     """Return the error for a take whose promised elements were replaced by a restore."""
     return OpError(
         f"{queue.spec.what} '{queue.name}' was restored while somebody waited",

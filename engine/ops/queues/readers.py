@@ -26,7 +26,7 @@ from ..support.context import KernelContext, succeeded, until_ended
 from ..support.shared import SharedResource, shared
 from .saved import state_read
 from .storage import QueueStorage
-from .taking import given
+from .taking import kernel_outputs
 
 CONTAINER = "readers"
 
@@ -135,11 +135,11 @@ class ReaderStorage(SharedResource):
         """Return a callable which moves to a saved position."""
         counts = ("start", "before", "taken", "produced", "completed")
         with state_read(saved, {"path", *counts}, f"reader '{self.name}'", {"returned"}) as saved:
-            returned = [self._restored(*each) for each in saved.get("returned", ())]
+            returned = [self._restore_record(*each) for each in saved.get("returned", ())]
             path = None if saved["path"] is None else str(saved["path"])
             start, before, taken, produced, completed = (int(saved[each]) for each in counts)
 
-        def change() -> None:
+        def move_to_position() -> None:
             self._end_file()
             self._path = path
             self._start, self._before, self._taken = start, before, taken
@@ -149,9 +149,9 @@ class ReaderStorage(SharedResource):
             self._returned = [Record(first + i, *each) for i, each in enumerate(returned)]
             self._oldest = self._given
 
-        return change
+        return move_to_position
 
-    def _restored(self, key: Any, value: Any) -> tuple[Array, Array]:
+    def _restore_record(self, key: Any, value: Any) -> tuple[Array, Array]:
         if not isinstance(value, (np.ndarray, np.generic)) or value.dtype != np.dtype(self.spec.dtype.numpy):
             raise ValueError(f"a record is {type(value).__name__}, not an array of {self.spec.dtype}")
         return np.array(str(key), string.numpy), np.asarray(value)
@@ -159,7 +159,7 @@ class ReaderStorage(SharedResource):
     def read(self, context: KernelContext, queue: QueueStorage) -> Taken | AsyncResult:
         """Return the next key and record, or an AsyncResult which waits for them."""
         if (self._returned or self._taken < len(self._block.records)) and not self._turn.taken:
-            return self._next()
+            return self._next_record()
         return AsyncResult(self._read_later(context, queue), lambda found: found)
 
     async def _read_later(self, context: KernelContext, queue: QueueStorage) -> Taken:
@@ -182,7 +182,7 @@ class ReaderStorage(SharedResource):
                     self._path = None
                     self._end_file()
                     raise
-            return self._next()
+            return self._next_record()
 
     async def _name_or_record(self, taken: AsyncResult) -> Taken | None:
         """Wait for a file name; return None if a record was returned before a name arrived."""
@@ -207,7 +207,7 @@ class ReaderStorage(SharedResource):
         threads = context.step.threads
         assert threads is not None  # a session has some
         ends, file, self._file = self._ends, self._file, None  # out of reach of `_end_file` while a thread reads
-        call: Any = outside(threads, self._read, self._path, file, start)
+        call: Any = outside(threads, self._load_block, self._path, file, start)
         try:
             await until_ended(call)
         finally:
@@ -230,7 +230,7 @@ class ReaderStorage(SharedResource):
             self._path = None
             self._end_file()
 
-    def _read(self, path: str, file: RecordFile | None, start: int) -> tuple[RecordFile, Block]:
+    def _load_block(self, path: str, file: RecordFile | None, start: int) -> tuple[RecordFile, Block]:
         """Read a block from `start` in a thread, opening the file if necessary."""
         layout = self.spec.layout
         file = file or RecordFile(path, FixedLayout(*layout) if layout else self.spec.format, self.spec.compression)
@@ -249,7 +249,7 @@ class ReaderStorage(SharedResource):
         except UnicodeDecodeError as error:
             return DamagedRecord(f"this file is not UTF-8: {error.reason} at byte {error.start}")
 
-    def _next(self) -> Taken:
+    def _next_record(self) -> Taken:
         record = self._returned.pop(0) if self._returned else self._next_of_block()
         self.produced += 1
         return Taken([record], _key_and_value, self._put_back, record.number)
@@ -289,7 +289,7 @@ def _key_and_value(records: list[Record]) -> tuple[Array, Array]:
 _REASON = NotDifferentiable("a reader brings values in from files")
 
 
-def _handle(
+def _reader_handle(
     xp: Any,
     context: KernelContext,
     *,
@@ -312,10 +312,10 @@ def _handle(
     )
 
 
-def _read(
+def _compute_read(
     xp: Any, context: KernelContext, reader: ReaderStorage, queue: QueueStorage, *, only_fetched: bool, **_: Any
 ) -> Any:
-    return given(context, reader.read(context, queue), only_fetched)
+    return kernel_outputs(context, reader.read(context, queue), only_fetched)
 
 
 def _read_shapes(op: Operation) -> list[Shape]:
@@ -323,7 +323,7 @@ def _read_shapes(op: Operation) -> list[Shape]:
     return [SCALAR, content_shape(op.attrs["dtype"]) if length is None else Shape([length])]
 
 
-def _counter(type: str, attribute: str) -> None:
+def _define_counter(type: str, attribute: str) -> None:
     """Define an operation which returns a count of a reader."""
     define(
         type,
@@ -340,7 +340,7 @@ define(
     "-> handle: resource",
     attrs={"shared_name": REQUIRED, "format": REQUIRED, "compression": "auto", "dtype": REQUIRED, "layout": ()},
     shape=lambda op: SCALAR,
-    kernel=_handle,
+    kernel=_reader_handle,
     gradient=_REASON,
     effects=Effect.READS,
     outlives_step=True,
@@ -351,7 +351,7 @@ define(
     "handle: resource, queue: resource -> key: host string, value: host @dtype",
     attrs={"dtype": REQUIRED, "length": None, "only_fetched": False},
     shape=_read_shapes,
-    kernel=_read,
+    kernel=_compute_read,
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES | Effect.WAITS,
 )
@@ -365,5 +365,5 @@ define(
     effects=Effect.WRITES,
 )
 
-_counter("ReaderNumRecordsProduced", "produced")
-_counter("ReaderNumWorkUnitsCompleted", "completed")
+_define_counter("ReaderNumRecordsProduced", "produced")
+_define_counter("ReaderNumWorkUnitsCompleted", "completed")

@@ -15,10 +15,10 @@ Column = dict[str, np.ndarray[Any, Any]]
 _HINT = "restore what was saved of a queue of this kind"
 
 
-def packed(elements: Sequence[Element], spec: ElementSpec) -> list[Column]:
+def pack_elements(elements: Sequence[Element], spec: ElementSpec) -> list[Column]:
     """Return the columns of the components: "rows", or for differing shapes "values", "ranks" and "shapes"."""
     columns = zip(*elements, strict=True) if elements else ((),) * len(spec.dtypes)
-    return [_packed(column, np.dtype(dtype.numpy)) for column, dtype in zip(columns, spec.dtypes, strict=True)]
+    return [_pack_column(column, np.dtype(dtype.numpy)) for column, dtype in zip(columns, spec.dtypes, strict=True)]
 
 
 def packed_rows(rows: Sequence[np.ndarray[Any, Any]]) -> list[Column]:
@@ -26,7 +26,7 @@ def packed_rows(rows: Sequence[np.ndarray[Any, Any]]) -> list[Column]:
     return [{"rows": each} for each in rows]
 
 
-def _packed(column: Sequence[Any], dtype: np.dtype[Any]) -> Column:
+def _pack_column(column: Sequence[Any], dtype: np.dtype[Any]) -> Column:
     """Return the column of a component's values: "rows", or the concatenated values with their shapes."""
     shapes = [value.shape for value in column]
     if len(set(shapes)) == 1:
@@ -48,9 +48,9 @@ def rows_of(saved: Any, spec: ElementSpec, queue: str) -> list[np.ndarray[Any, A
     Raises
     ------
     DtypeError, GraphError
-        If the dtypes differ from the queue's, or the format from that of `packed`.
+        If the dtypes differ from the queue's, or the format from that of `pack_elements`.
     """
-    columns = _columns(saved, spec, queue)
+    columns = _checked_columns(saved, spec, queue)
     rows = [column["rows"] for column in columns if "rows" in column]
     if len(rows) != len(columns) or not rows or any(each.ndim == 0 for each in rows):
         return None
@@ -67,16 +67,16 @@ def elements_of(saved: Any, spec: ElementSpec, queue: str) -> list[Element]:
     DtypeError, GraphError
         As for `rows_of`.
     """
-    columns = [_unpacked(column, queue) for column in _columns(saved, spec, queue)]
+    columns = [_unpack_column(column, queue) for column in _checked_columns(saved, spec, queue)]
     if len({len(each) for each in columns}) != 1:
-        raise _damaged(queue, "as many values of each component", [len(each) for each in columns])
+        raise _damaged_error(queue, "as many values of each component", [len(each) for each in columns])
     return [spec.checked(each, queue) for each in zip(*columns, strict=True)]
 
 
-def _columns(saved: Any, spec: ElementSpec, queue: str) -> list[Mapping[str, np.ndarray[Any, Any]]]:
+def _checked_columns(saved: Any, spec: ElementSpec, queue: str) -> list[Mapping[str, np.ndarray[Any, Any]]]:
     """Return the saved columns after a check of their number, format and dtypes."""
     if not isinstance(saved, list) or len(saved) != len(spec.dtypes) or not all(map(_is_column, saved)):
-        raise _damaged(queue, f"{len(spec.dtypes)} components", type(saved).__name__)
+        raise _damaged_error(queue, f"{len(spec.dtypes)} components", type(saved).__name__)
     for index, (column, dtype) in enumerate(zip(saved, spec.dtypes, strict=True)):
         found = column["rows" if "rows" in column else "values"]
         if found.dtype != np.dtype(dtype.numpy):
@@ -97,17 +97,17 @@ def _is_column(column: Any) -> bool:
     )
 
 
-def _unpacked(column: Mapping[str, np.ndarray[Any, Any]], queue: str) -> list[Any]:
+def _unpack_column(column: Mapping[str, np.ndarray[Any, Any]], queue: str) -> list[Any]:
     """Return the values of a column; a GraphError unless sizes and values agree in number."""
     if "rows" in column:
         rows = column["rows"]
         if rows.ndim == 0:
-            raise _damaged(queue, "rows", "a scalar")
+            raise _damaged_error(queue, "rows", "a scalar")
         return [rows[i, ...] for i in range(len(rows))]
     values, ranks, sizes = column["values"], column["ranks"], column["shapes"]
     whole = all(each.ndim == 1 for each in column.values()) and ranks.dtype.kind == sizes.dtype.kind == "i"
     if not whole or (ranks < 0).any() or (sizes < 0).any() or sum(ranks.tolist()) != len(sizes):
-        raise _damaged(queue, "the shapes of its elements", f"{len(ranks)} ranks, {len(sizes)} sizes")
+        raise _damaged_error(queue, "the shapes of its elements", f"{len(ranks)} ranks, {len(sizes)} sizes")
     found, first, at = [], 0, 0
     for rank in ranks.tolist():
         shape = tuple(sizes[at : at + rank].tolist())
@@ -120,11 +120,11 @@ def _unpacked(column: Mapping[str, np.ndarray[Any, Any]], queue: str) -> list[An
         found.append(values[first : first + count].reshape(shape))
         first, at = first + count, at + rank
     if first != len(values) or len(found) != len(ranks):
-        raise _damaged(queue, f"{len(values)} values", "shapes of another number of them")
+        raise _damaged_error(queue, f"{len(values)} values", "shapes of another number of them")
     return found
 
 
-def _damaged(queue: str, wanted: str, got: object) -> GraphError:
+def _damaged_error(queue: str, wanted: str, got: object) -> GraphError:
     return GraphError(f"what was saved of queue '{queue}' does not fit it", wanted=wanted, got=got, hint=_HINT)
 
 

@@ -16,7 +16,7 @@ from ...ir.traits import Effect
 from ..support.context import KernelContext
 from ..support.shared import shared
 from .operations import AGREE, CONTAINER, queue_spec
-from .pumps import Pump, element_of, pumps_of, put
+from .pumps import Pump, element_of, pumps_of, put_in
 from .queue_spec import QueueSpec
 from .storage import QueueStorage
 
@@ -39,13 +39,13 @@ class SourceStorage(QueueStorage):
         """Return a callable which replaces the elements with the saved ones."""
         change = super().restore(saved)
 
-        def changed() -> None:
+        def replace_elements() -> None:
             change()
             if self.pump.task.done():
                 self.closed = True
                 self.serve()
 
-        return changed
+        return replace_elements
 
     def settle(self) -> None:
         """Update the flags of the lines, and end the pump of a closed queue."""
@@ -54,7 +54,7 @@ class SourceStorage(QueueStorage):
             self.pump.end()  # the pump may wait for an element without a taker
 
 
-def _handle(
+def _source_handle(
     xp: Any,
     context: KernelContext,
     *,
@@ -68,17 +68,17 @@ def _handle(
     """Return the session's queue of a shared name; on first use, make the queue and start its pump."""
     resources = context.step.resources
 
-    def started(name: str, spec: QueueSpec) -> QueueStorage:
+    def start_source(name: str, spec: QueueSpec) -> QueueStorage:
         queue = SourceStorage(name, spec)
-        move = partial(_fill, queue=queue, source=source, values_of=values_of)
+        move = partial(_fill_queue, queue=queue, source=source, values_of=values_of)
         queue.pump = pumps_of(resources).start(move, f"the source of queue {name}", logs=True)
         return queue
 
     spec = queue_spec(order="fifo", dtypes_=dtypes_, shapes=shapes, capacity=capacity)
-    return shared(resources, CONTAINER, shared_name, spec, started, AGREE, context.operation)
+    return shared(resources, CONTAINER, shared_name, spec, start_source, AGREE, context.operation)
 
 
-async def _fill(pump: Pump, *, queue: QueueStorage, source: Any, values_of: Callable[[Any], list[Any]]) -> None:
+async def _fill_queue(pump: Pump, *, queue: QueueStorage, source: Any, values_of: Callable[[Any], list[Any]]) -> None:
     """Put in the elements of an async iterable, one element ahead of the queue; then close the queue."""
     try:
         await _put_all(pump, queue, source, values_of)
@@ -106,7 +106,7 @@ async def _put_all(pump: Pump, queue: QueueStorage, source: Any, values_of: Call
         async for item in iterator:
             if pump.is_ending:
                 return  # the iterable has ignored its cancellation
-            await put(queue, await element_of(queue, values_of(item), who), who)
+            await put_in(queue, await element_of(queue, values_of(item), who), who)
             pump.moved += 1
     finally:
         if (close := getattr(iterator, "aclose", None)) is not None:
@@ -125,7 +125,7 @@ define(
         "values_of": REQUIRED,
     },
     shape=lambda op: SCALAR,
-    kernel=_handle,
+    kernel=_source_handle,
     gradient=NotDifferentiable("a queue moves values outside the graph's edges"),
     effects=Effect.READS | Effect.PYTHON,
     outlives_step=True,

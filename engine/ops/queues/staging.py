@@ -57,7 +57,7 @@ class StagingStorage(QueueStorage):
                 hint="elements count from 0, the one that a get would take",
             )
         if index < len(self.order):
-            return self._at(index)
+            return self._element_at(index)
         return self.peekers.look(Peek(operation, index))
 
     def clear(self) -> None:
@@ -68,21 +68,21 @@ class StagingStorage(QueueStorage):
         self.back(promised)
         self.serve()
 
-    def _at(self, index: int) -> Element:
+    def _element_at(self, index: int) -> Element:
         return self.order.held[index][1]
 
     def push(self, element: Element) -> None:
         """Append an element, and answer the peeks which wait for it."""
         super().push(element)
-        self._show()
+        self._answer_peeks()
 
     def settle(self) -> None:
         """Update the flags of the lines, and answer the peeks whose elements have arrived."""
         super().settle()
-        self._show()
+        self._answer_peeks()
 
-    def _show(self) -> None:
+    def _answer_peeks(self) -> None:
         """Answer the peeks whose elements have arrived."""
         for peek in self.peekers.alive() if self.peekers else ():
             if peek.index < len(self.order):
-                self.peekers.end(peek, result=self._at(peek.index))
+                self.peekers.end(peek, result=self._element_at(peek.index))

@@ -25,9 +25,9 @@ from ..support.shared import shared
 from .elements import ElementSpec, are_copied
 from .map_entries import Indices
 from .map_staging import MapSpec, MapStorage
-from .operations import first
+from .operations import prepare_then_put
 from .staging import StagingStorage
-from .taking import given
+from .taking import kernel_outputs
 
 CONTAINER = "map staging areas"
 
@@ -40,13 +40,13 @@ def _one_or_all(element: Any) -> Any:
     return element[0] if len(element) == 1 else element
 
 
-def _then(found: Any, outputs: Any) -> Any:
+def _outputs_of(found: Any, outputs: Any) -> Any:
     """Return ``outputs(found)``, or an AsyncResult of the outputs if `found` is an AsyncResult."""
     return found.then(outputs) if isinstance(found, AsyncResult) else outputs(found)
 
 
-def _peek(xp: Any, context: KernelContext, area: StagingStorage, index: Any, **_: Any) -> Any:
-    return _then(area.peek(int(index), context.operation), _one_or_all)
+def _compute_peek(xp: Any, context: KernelContext, area: StagingStorage, index: Any, **_: Any) -> Any:
+    return _outputs_of(area.peek(int(index), context.operation), _one_or_all)
 
 
 define(
@@ -54,7 +54,7 @@ define(
     "handle: resource, index: host int32 -> components: host *@dtypes_",
     attrs=_COMPONENTS,
     shape=lambda op: list(op.attrs["shapes"]),
-    kernel=_peek,
+    kernel=_compute_peek,
     gradient=_REASON,
     effects=Effect.READS | Effect.WAITS,
 )
@@ -119,7 +119,7 @@ def _map_put(
     put = partial(area.put, key=int(key), indices=indices, operation=context.operation, pool=pool)
     if context.step.long_calls is None or not are_copied(components, pool):
         return put(components)
-    return first(context.step.later(kept), (components, pool), put)
+    return prepare_then_put(context.step.later(kept), (components, pool), put)
 
 
 define(
@@ -137,7 +137,7 @@ def _map_get(
     xp: Any, context: KernelContext, area: MapStorage, key: Any, *, indices: Indices, only_fetched: bool, **_: Any
 ) -> Any:
     taken = area.take(None if key.size == 0 else int(key[0]), indices, context.operation)
-    return given(context, taken, only_fetched)
+    return kernel_outputs(context, taken, only_fetched)
 
 
 define(
@@ -152,7 +152,7 @@ define(
 
 
 def _map_peek(xp: Any, context: KernelContext, area: MapStorage, key: Any, *, indices: Indices, **_: Any) -> Any:
-    return _then(area.peek(int(key), indices, context.operation), _one_or_all)
+    return _outputs_of(area.peek(int(key), indices, context.operation), _one_or_all)
 
 
 define(

@@ -18,9 +18,9 @@ from ..support.shared import SharedResource
 from .elements import Element, nbytes_of
 from .figures import QueueStatistics, statistics_of
 from .orders import MANY, FirstInFirstOut, InRing
-from .queue_errors import closed_by, closed_queue, insufficient, restored, too_large
+from .queue_errors import closed_by, closed_queue, insufficient_elements, restored_while_waiting, too_large
 from .queue_spec import QueueSpec
-from .saved import checked_state, packed, packed_rows
+from .saved import checked_state, pack_elements, packed_rows
 
 PIECE = 1 << 20  # bytes moved at once between memory and a ring
 
@@ -62,7 +62,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def arrays(self) -> Iterable[Any]:
         """Return the components of the elements, including elements gathered by waiting batches."""
-        return [*self.order.arrays(), *(v for each in self.order.elements_of(self._gathered()) for v in each)]
+        return [*self.order.arrays(), *(v for each in self.order.elements_of(self._gathered_entries()) for v in each)]
 
     def cancel(self, error: BaseException) -> None:
         """Wake all waiting puts and takes with an error."""
@@ -79,7 +79,7 @@ class QueueStorage(QueueBase, SharedResource):
         self.may_put = self.may_take = False
         self.order, self.ring = self.spec.make_order(), None
 
-    def _gathered(self) -> list[Any]:
+    def _gathered_entries(self) -> list[Any]:
         """Return the entries gathered by the takes in line; callable from any thread."""
         return [entry for take in (*list(self.takers.woken), *list(self.takers.waiting)) for entry in take.gathered]
 
@@ -89,11 +89,11 @@ class QueueStorage(QueueBase, SharedResource):
 
     def snapshot(self) -> Any:
         """Return the elements (first those gathered by waiting batches), the closed flag and the order's state."""
-        gathered = self.order.elements_of(self._gathered())
+        gathered = self.order.elements_of(self._gathered_entries())
         if self.ring is not None and not gathered:
             components = packed_rows(self.ring.rows())
         else:
-            components = packed([*gathered, *self.order.elements()], self.spec.elements)
+            components = pack_elements([*gathered, *self.order.elements()], self.spec.elements)
         return {"components": components, "closed": self.closed, "state": self.order.state()}
 
     def restore(self, saved: Any) -> Callable[[], object]:
@@ -102,7 +102,7 @@ class QueueStorage(QueueBase, SharedResource):
         # Not under the limit of a step that asks for the queue: it would begin again, and fill it from outside twice.
         put_in = outside(self.order.prepared, saved["components"], saved["state"], self.spec.elements, self.name)
 
-        def change() -> None:
+        def replace_elements() -> None:
             # Before the replacement: gathered elements would otherwise return among the restored ones.
             self.forget_gathered()
             outside(put_in)
@@ -110,7 +110,7 @@ class QueueStorage(QueueBase, SharedResource):
             self.closed = bool(saved["closed"])
             self.serve()
 
-        return change
+        return replace_elements
 
     # ---- what operations and bridges do
 
@@ -211,11 +211,11 @@ class QueueStorage(QueueBase, SharedResource):
 
     def insufficient(self, take: Take, got: int) -> BaseException:
         """Return the error for a take of more elements than will arrive."""
-        return insufficient(self, take, got)
+        return insufficient_elements(self, take, got)
 
     def restored(self, take: Take) -> BaseException:
         """Return the error for a take whose promised elements were replaced by a restore."""
-        return restored(self, take, len(self.order))
+        return restored_while_waiting(self, take, len(self.order))
 
     def batch(self, entries: list[Any]) -> Element:
         """Return the elements of entries as a batch; callable from any thread."""

@@ -12,7 +12,7 @@ from ...kernels.scheduler.calls import Continuation
 from ..support.context import KernelContext, LongCall
 
 
-def given(context: KernelContext, taken: Taken | AsyncResult, only_fetched: bool) -> Any:
+def kernel_outputs(context: KernelContext, taken: Taken | AsyncResult, only_fetched: bool) -> Any:
     """Return a kernel's outputs, or an AsyncResult of the outputs.
 
     Parameters
@@ -25,12 +25,12 @@ def given(context: KernelContext, taken: Taken | AsyncResult, only_fetched: bool
     """
 
     if isinstance(taken, AsyncResult):
-        return taken.then(partial(_outputs, context, only_fetched))
-    found = _outputs(context, only_fetched, taken)
+        return taken.then(partial(_outputs_of_taken, context, only_fetched))
+    found = _outputs_of_taken(context, only_fetched, taken)
     return found.call() if isinstance(found, Continuation) else found
 
 
-def _outputs(context: KernelContext, only_fetched: bool, taken: Taken) -> Any:
+def _outputs_of_taken(context: KernelContext, only_fetched: bool, taken: Taken) -> Any:
     """Return the outputs of a take, or a Continuation which makes a large batch in a thread."""
     step = context.step
     if taken.is_long and step.long_calls is not None:
@@ -46,20 +46,20 @@ def _made_elsewhere(context: KernelContext, taken: Taken, only_fetched: bool) ->
     """Make a batch in a thread; an error returns the elements to their queue."""
     step = context.step
 
-    def ended(call: LongCall) -> None:
+    def release_if_failed(call: LongCall) -> None:
         # The instance may run again, for instance after a refusal of memory, and then takes anew.
         if not call.cancelled() and call.exception() is not None:
             step.resources.drop_taken(step.number, taken.give_back)
             taken.give_back()
 
-    def outputs(result: Any) -> Any:
+    def outputs_of_result(result: Any) -> Any:
         if not only_fetched:
             step.resources.drop_taken(step.number, taken.give_back)
         return _one_or_all(result)
 
     call = step.later(taken.make)(taken.entries)
-    outside(call.add_done_callback, ended)
-    return AsyncResult(call, outputs)
+    outside(call.add_done_callback, release_if_failed)
+    return AsyncResult(call, outputs_of_result)
 
 
 def _one_or_all(element: Any) -> Any:

@@ -19,7 +19,7 @@ from ..support.context import KernelContext
 Array = np.ndarray[Any, Any]
 Source = Callable[[int], Array]
 
-_TRIED = 4  # draws per class before `_rest` computes the missing classes without further draws
+_TRIED = 4  # draws per class before `_draw_remaining` computes the missing classes without further draws
 _MOST = 2.0**62  # largest count of draws, which has to fit an int64
 
 
@@ -30,7 +30,7 @@ def _weights_of(distribution: str, range_max: int, weights: Array) -> Array:
     return np.log1p(1 / np.arange(1.0, range_max + 1)) if distribution == "log_uniform" else weights
 
 
-def _source(draw: np.random.Generator, distribution: str, range_max: int, weights: Array) -> Source:
+def _class_source(draw: np.random.Generator, distribution: str, range_max: int, weights: Array) -> Source:
     """Return a function that draws a number of classes independently."""
     if distribution == "uniform":
         return lambda count: draw.integers(0, range_max, count)
@@ -46,12 +46,12 @@ def _source(draw: np.random.Generator, distribution: str, range_max: int, weight
     return lambda count: np.minimum(np.searchsorted(sums, draw.random(count) * sums[-1], side="right"), last)
 
 
-def _distinct(
+def _draw_distinct(
     draw: np.random.Generator, source: Source, weights: Callable[[], Array], count: int, enough: int
 ) -> tuple[Array, int]:
     """Draw until `count` classes are different; return the classes in order, and the number of draws.
 
-    After `enough` draws, `_rest` computes the classes that are too improbable to wait for.
+    After `enough` draws, `_draw_remaining` computes the classes that are too improbable to wait for.
     """
     drawn = source(count + count // 4 + 8)
     first = _first_times(drawn)
@@ -61,7 +61,7 @@ def _distinct(
         first = _first_times(drawn)
     if first.size >= count:
         return drawn[first[:count]], int(first[count - 1]) + 1
-    more, tries = _rest(draw, weights(), drawn[first], count - first.size)
+    more, tries = _draw_remaining(draw, weights(), drawn[first], count - first.size)
     return np.concatenate([drawn[first], more]), drawn.size + tries
 
 
@@ -70,7 +70,7 @@ def _first_times(drawn: Array) -> Array:
     return np.sort(np.unique(drawn, return_index=True)[1])
 
 
-def _rest(draw: np.random.Generator, weights: Array, taken: Array, count: int) -> tuple[Array, int]:
+def _draw_remaining(draw: np.random.Generator, weights: Array, taken: Array, count: int) -> tuple[Array, int]:
     """Draw `count` classes besides `taken`; return them and the number of draws that rejection would have needed.
 
     Exponential clocks with the weights as rates ring in the order in which classes are drawn first; between two new
@@ -90,7 +90,7 @@ def _rest(draw: np.random.Generator, weights: Array, taken: Array, count: int) -
     return order[:count], int(min(tries, _MOST))
 
 
-def _candidates(
+def _compute_candidates(
     xp: Any,
     context: KernelContext,
     weights: Any,
@@ -104,16 +104,16 @@ def _candidates(
     """Draw the classes of one instance; return them and the number of draws."""
     draw = instance_generator(context, seed, instance)
     weights = np.asarray(weights, np.float64)
-    source = _source(draw, distribution, range_max, weights)
+    source = _class_source(draw, distribution, range_max, weights)
     if unique:
         all_weights = functools.partial(_weights_of, distribution, range_max, weights)
-        found, tries = _distinct(draw, source, all_weights, num_sampled, _TRIED * range_max)
+        found, tries = _draw_distinct(draw, source, all_weights, num_sampled, _TRIED * range_max)
     else:
         found, tries = source(num_sampled), num_sampled
     return [copied_in(xp, found, dtypes.int64), copied_in(xp, tries, dtypes.int64)]
 
 
-def _drawn(*_: Any, num_sampled: int, range_max: int, unique: bool, **__: Any) -> int:
+def _count_draws(*_: Any, num_sampled: int, range_max: int, unique: bool, **__: Any) -> int:
     """Return the approximate number of draws: many if `unique` and more than half of all classes are needed."""
     return num_sampled + (_TRIED * range_max if unique and 2 * num_sampled > range_max else 0)
 
@@ -130,8 +130,8 @@ define(
         "seed": REQUIRED,
     },
     shape=lambda op: [Shape([op.attrs["num_sampled"]]), SCALAR],
-    elements=_drawn,
-    kernel=_candidates,
+    elements=_count_draws,
+    kernel=_compute_candidates,
     gradient=DISCRETE,
     effects=Effect.RANDOM,
 )

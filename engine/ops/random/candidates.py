@@ -49,7 +49,7 @@ class Candidates(NamedTuple):
     sampled_expected_count: Any
 
 
-def _classes(true_classes: Any, num_true: int) -> Tensor:
+def _read_true_classes(true_classes: Any, num_true: int) -> Tensor:
     """Return the true classes as int64 of shape [batch, num_true]."""
     given = true_classes if as_typed(true_classes) is not None else np.asarray(true_classes, np.int64)
     tensor: Tensor = apply("Cast", convert_to_tensor(given), dtype=dtypes.int64)
@@ -63,7 +63,7 @@ def _classes(true_classes: Any, num_true: int) -> Tensor:
     return tensor
 
 
-def _check(num_sampled: int, unique: bool, range_max: int) -> None:
+def _check_enough_classes(num_sampled: int, unique: bool, range_max: int) -> None:
     """Raise GraphError unless `range_max` classes are enough for `num_sampled` draws."""
     if range_max < 1 or num_sampled < 1 or (unique and num_sampled > range_max):
         raise GraphError(
@@ -74,7 +74,7 @@ def _check(num_sampled: int, unique: bool, range_max: int) -> None:
         )
 
 
-def _expected(probability: Tensor, tries: Tensor, num_sampled: int, unique: bool) -> Tensor:
+def _expected_counts(probability: Tensor, tries: Tensor, num_sampled: int, unique: bool) -> Tensor:
     """Return expected counts of classes: among `num_sampled` draws, or at most 1 among all `tries` if `unique`."""
     plain = probability * float(num_sampled)
     if unique:
@@ -85,7 +85,7 @@ def _expected(probability: Tensor, tries: Tensor, num_sampled: int, unique: bool
     return apply("Cast", plain, dtype=dtypes.float32)  # type: ignore[no-any-return]
 
 
-def sampler(
+def build_sampler(
     distribution: str,
     weights: Any,
     probability: Callable[[Tensor], Tensor],
@@ -115,11 +115,11 @@ def sampler(
     """
     num_true, num_sampled, unique, range_max = sizes
     true, count, classes = (
-        _classes(true_classes, num_true),
+        _read_true_classes(true_classes, num_true),
         static_int(num_sampled, "num_sampled"),
         static_int(range_max, "range_max"),
     )
-    _check(count, unique, classes)
+    _check_enough_classes(count, unique, classes)
     sampled, tries = apply(
         "RandomCandidates",
         weights,
@@ -131,7 +131,7 @@ def sampler(
         unique=bool(unique),
         seed=seed_or_next(seed),
     )
-    expected = [_expected(probability(c), tries, count, unique) for c in (true, sampled)]
+    expected = [_expected_counts(probability(c), tries, count, unique) for c in (true, sampled)]
     return Candidates(sampled, *expected)
 
 
@@ -183,13 +183,13 @@ def uniform_candidate_sampler(
     >>> sorted(draw.sync().sampled_candidates.tolist())
     [0, 1, 2, 3]
     """
-    probability = 1 / static_int(range_max, "range_max") if range_max else 0.0  # `sampler` refuses 0 classes
+    probability = 1 / static_int(range_max, "range_max") if range_max else 0.0  # `build_sampler` refuses 0 classes
 
-    def same(classes: Tensor) -> Tensor:
+    def same_probability(classes: Tensor) -> Tensor:
         return apply("Fill", shape_of(classes), np.float64(probability))  # type: ignore[no-any-return]
 
     sizes = (num_true, num_sampled, unique, range_max)
-    return sampler("uniform", _NO_WEIGHTS, same, true_classes, sizes, seed, name)
+    return build_sampler("uniform", _NO_WEIGHTS, same_probability, true_classes, sizes, seed, name)
 
 
 @public
@@ -230,21 +230,23 @@ def log_uniform_candidate_sampler(
            [ 64.2]], dtype=float32)
     """
 
-    def zipfian(classes: Tensor) -> Tensor:
+    def zipfian_probability(classes: Tensor) -> Tensor:
         rank = apply("Cast", classes, dtype=dtypes.float64) + 1
         return log1p(1 / rank) / math.log1p(range_max)
 
     sizes = (num_true, num_sampled, unique, range_max)
-    return sampler("log_uniform", _NO_WEIGHTS, zipfian, true_classes, sizes, seed, name)
+    return build_sampler("log_uniform", _NO_WEIGHTS, zipfian_probability, true_classes, sizes, seed, name)
 
 
 def by_weights(
     weights: Tensor, true_classes: Any, sizes: tuple[int, int, bool, int], seed: int | None, name: str | None
 ) -> Candidates:
-    """Build a sampler by `weights`, a floating vector; `true_classes`, `sizes` and `seed` are as for `sampler`."""
+    """Build a sampler by `weights`, a floating vector; `true_classes`, `sizes` and `seed` are as for `build_sampler`."""
     wide = apply("Cast", weights, dtype=dtypes.float64)
     probabilities = wide / apply("Sum", wide)
-    return sampler("weights", wide, lambda classes: gather(probabilities, classes), true_classes, sizes, seed, name)
+    return build_sampler(
+        "weights", wide, lambda classes: gather(probabilities, classes), true_classes, sizes, seed, name
+    )
 
 
 def _unigram_weights(vocab_file: str, unigrams: Sequence[float]) -> list[float]:
@@ -339,5 +341,5 @@ def fixed_unigram_candidate_sampler(
     # The inner `where` keeps 0 from a negative power, a floating-point error even where the outer drops the result.
     raised = np.where(is_drawn, np.where(is_drawn, weights, 1) ** distortion, 0)
     if unique and np.count_nonzero(raised) < num_sampled:  # classes without a weight are never drawn
-        _check(num_sampled, unique, int(np.count_nonzero(raised)))
+        _check_enough_classes(num_sampled, unique, int(np.count_nonzero(raised)))
     return by_weights(constant(raised), true_classes, (num_true, num_sampled, unique, range_max), seed, name)

@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 _BLOCK = 1 << 18  # Gumbel numbers per block: samples times classes may not fit the memory
 
 
-def _categorical(
+def _compute_categorical(
     xp: Any, context: KernelContext, logits: Any, count: Any, *instance: Any, dtype: DType, seed: int
 ) -> Array:
     return draw_classes(xp, instance_generator(context, seed, instance), logits, int(count), dtype)
@@ -59,7 +59,7 @@ define(
     attrs={"dtype": dtypes.int64, "seed": REQUIRED},
     shape=categorical_shape,
     elements=lambda logits, count, *_, **attrs: logits.size * int(count),
-    kernel=_categorical,
+    kernel=_compute_categorical,
     gradient=DISCRETE,
     effects=Effect.RANDOM,
 )
@@ -114,7 +114,7 @@ def rows_shape(op: Operation) -> Shape:
     return shape
 
 
-def _shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: int) -> Array:
+def _compute_shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: int) -> Array:
     if not value.ndim:
         raise ValueError("random_shuffle takes rows, got a scalar")
     order = instance_generator(context, seed, instance).permutation(value.shape[0])
@@ -125,7 +125,7 @@ define(
     "RandomShuffle",
     "value: T, instance: host *int64 -> output: T",
     shape=rows_shape,
-    kernel=_shuffle,
+    kernel=_compute_shuffle,
     gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
     attrs={"seed": REQUIRED},
     effects=Effect.RANDOM,

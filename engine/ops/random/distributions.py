@@ -27,16 +27,16 @@ from ..support.context import KernelContext
 Array = np.ndarray[Any, Any]
 
 
-def _shape(op: Operation) -> Shape:
+def _infer_drawn_shape(op: Operation) -> Shape:
     drawn: Shape = static_shape(op.inputs[0])
     return drawn + op.inputs[1].shape
 
 
-def _size(shape: Any, parameters: Any, *_: Any, **attrs: Any) -> int:
+def _count_drawn(shape: Any, parameters: Any, *_: Any, **attrs: Any) -> int:
     return math.prod(as_sizes(shape)) * int(parameters.size)
 
 
-def _gamma(xp: Any, context: KernelContext, shape: Any, alpha: Any, *instance: Any, seed: int) -> Array:
+def _compute_gamma(xp: Any, context: KernelContext, shape: Any, alpha: Any, *instance: Any, seed: int) -> Array:
     draw, size = instance_generator(context, seed, instance), (*as_sizes(shape), *alpha.shape)
     return copied_in(xp, draw.standard_gamma(alpha.astype(np.float64), size), dtypes.as_dtype(alpha.dtype))
 
@@ -57,9 +57,9 @@ define(
     "shape: host I, alpha: host T, instance: host *int64 -> value: T",
     where={"I": dtypes.INDEX, "T": dtypes.FLOATING},
     attrs={"seed": REQUIRED},
-    shape=_shape,
-    elements=_size,
-    kernel=_gamma,
+    shape=_infer_drawn_shape,
+    elements=_count_drawn,
+    kernel=_compute_gamma,
     gradient=gamma_gradient,
     effects=Effect.RANDOM,
 )
@@ -122,15 +122,17 @@ def checked_floating(dtype: Any, what: str) -> DType:
 def at_least_smallest(draw: Tensor) -> Tensor:
     """Return `draw` with numbers below the smallest normal number raised to the latter."""
     # Draws for a small alpha underflow to 0, where a density or logarithm would be infinite.
-    return apply("Maximum", draw, scalar_like(_smallest(draw.dtype), draw))  # type: ignore[no-any-return]
+    return apply("Maximum", draw, scalar_like(_smallest_normal(draw.dtype), draw))  # type: ignore[no-any-return]
 
 
-def _smallest(dtype: DType) -> float:
+def _smallest_normal(dtype: DType) -> float:
     """Return the smallest normal number of a dtype."""
     return float(ml_dtypes.finfo(dtype.numpy).smallest_normal)  # type: ignore[no-untyped-call]
 
 
-def _poisson(xp: Any, context: KernelContext, shape: Any, rate: Any, *instance: Any, dtype: DType, seed: int) -> Array:
+def _compute_poisson(
+    xp: Any, context: KernelContext, shape: Any, rate: Any, *instance: Any, dtype: DType, seed: int
+) -> Array:
     kind = dtypes.as_dtype(dtype)
     return copied_in(xp, draw_poisson(instance_generator(context, seed, instance), shape, rate, kind), kind)
 
@@ -149,9 +151,9 @@ define(
     "shape: host I, rate: host T, instance: host *int64 -> value: @dtype",
     where={"I": dtypes.INDEX, "T": dtypes.REAL},
     attrs={"dtype": REQUIRED, "seed": REQUIRED},
-    shape=_shape,
-    elements=_size,
-    kernel=_poisson,
+    shape=_infer_drawn_shape,
+    elements=_count_drawn,
+    kernel=_compute_poisson,
     gradient=DISCRETE,
     effects=Effect.RANDOM,
 )

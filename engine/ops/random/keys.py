@@ -50,12 +50,12 @@ def words_of(key: Array, counter: tuple[int, int, int] = (0, 0, 0)) -> np.random
     return np.random.Philox(key=words, counter=np.array([0, *(word & _WORD for word in counter)], np.uint64))
 
 
-def _pair(key: Array, number: int, kind: int) -> Array:
+def _draw_key_pair(key: Array, number: int, kind: int) -> Array:
     return words_of(key, (number, kind, 0)).random_raw(2).astype(np.int64)
 
 
-def _independent(key: Array, number: int, kind: int) -> Array:
-    """Return the result of `_pair` from plain integers, as the expectation of samples."""
+def _expected_pair(key: Array, number: int, kind: int) -> Array:
+    """Return the result of `_draw_key_pair` from plain integers, as the expectation of samples."""
     counter = (kind << 128) + (number << 64)
     return np.random.Philox(key=(int(key[1]) << 64) + int(key[0]), counter=counter).random_raw(2).astype(np.int64)
 
@@ -65,9 +65,9 @@ define(
     "key: host K, data: host D -> folded: host int64",
     where={"K": dtypes.INDEX, "D": dtypes.INDEX},
     shape=lambda op: Shape([2]),
-    kernel=lambda xp, key, data: _pair(key, int(data), _FOLDED),
+    kernel=lambda xp, key, data: _draw_key_pair(key, int(data), _FOLDED),
     gradient=NO_GRADIENT,
-    samples=[Sample([i32([3, 4]), i32(5)], lambda key, data: _independent(key, int(data), 1))],
+    samples=[Sample([i32([3, 4]), i32(5)], lambda key, data: _expected_pair(key, int(data), 1))],
 )
 
 
@@ -81,9 +81,9 @@ define(
     where={"K": dtypes.INDEX},
     attrs={"num": REQUIRED},
     shape=_keys_shape,
-    kernel=lambda xp, key, num: np.stack([_pair(key, k, _SPLIT) for k in range(num)]),
+    kernel=lambda xp, key, num: np.stack([_draw_key_pair(key, k, _SPLIT) for k in range(num)]),
     gradient=NO_GRADIENT,
-    samples=[Sample([i32([3, 4])], lambda key: np.stack([_independent(key, k, 2) for k in range(3)]), {"num": 3})],
+    samples=[Sample([i32([3, 4])], lambda key: np.stack([_expected_pair(key, k, 2) for k in range(3)]), {"num": 3})],
 )
 
 

@@ -29,8 +29,8 @@ from ..math.random import (
     draw_normal,
     draw_truncated,
     draw_uniform,
-    shift_and_scale,
     scale_draw,
+    shift_and_scale,
 )
 from ..support.arguments import as_sizes, shape_in, shape_vector
 from ..support.common import zeros_like
@@ -45,7 +45,7 @@ _STANDARD = NotDifferentiable("a standard draw has no continuous inputs; range, 
 _KEY = i32([5, 6])
 
 
-def _numpy(key: Array) -> np.random.Generator:
+def _numpy_generator(key: Array) -> np.random.Generator:
     """Return NumPy's generator of a key, for the expectations of samples."""
     return np.random.Generator(np.random.Philox(key=(int(key[1]) << 64) + int(key[0])))
 
@@ -61,7 +61,7 @@ class _Standard:
 
 def _truncated_by_numpy(shape: Array, key: Array) -> Array:
     """Return the truncated normal numbers that NumPy draws, redrawing all numbers beyond 2 at a time."""
-    draw, values = _numpy(key), np.empty(0)
+    draw, values = _numpy_generator(key), np.empty(0)
     first = draw.standard_normal(int(np.prod(shape)))
     values = first
     while (out := np.abs(values) > 2).any():
@@ -73,16 +73,16 @@ def _truncated_by_numpy(shape: Array, key: Array) -> Array:
 def _standard_kernel(draw: Callable[..., Array]) -> Callable[..., Array]:
     """Return the kernel of a standard draw."""
 
-    def kernel(xp: Any, shape: Any, key: Any, *, dtype: Any) -> Array:
+    def draw_standard(xp: Any, shape: Any, key: Any, *, dtype: Any) -> Array:
         kind = dtypes.as_dtype(dtype)
         return copied_in(xp, draw(words_of(key), tuple(int(d) for d in shape), kind), kind)
 
-    return kernel
+    return draw_standard
 
 
 for _each in (
-    _Standard("StatelessUniform", draw_uniform, lambda shape, key: _numpy(key).random(tuple(shape))),
-    _Standard("StatelessNormal", draw_normal, lambda shape, key: _numpy(key).standard_normal(tuple(shape))),
+    _Standard("StatelessUniform", draw_uniform, lambda shape, key: _numpy_generator(key).random(tuple(shape))),
+    _Standard("StatelessNormal", draw_normal, lambda shape, key: _numpy_generator(key).standard_normal(tuple(shape))),
     _Standard("StatelessTruncatedNormal", draw_truncated, _truncated_by_numpy),
 ):
     define(
@@ -98,7 +98,7 @@ for _each in (
     )
 
 
-def _integers(xp: Any, shape: Any, low: Any, high: Any, key: Any) -> Array:
+def _compute_stateless_integers(xp: Any, shape: Any, low: Any, high: Any, key: Any) -> Array:
     kind = dtypes.as_dtype(np.result_type(low))
     return copied_in(xp, draw_integers(words_of(key), tuple(int(d) for d in shape), low, high), kind)
 
@@ -109,15 +109,17 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.INTEGER, "K": dtypes.INDEX},
     shape=lambda op: static_shape(op.inputs[0]),
     elements=shape_in(0),
-    kernel=_integers,
+    kernel=_compute_stateless_integers,
     gradient=NO_GRADIENT,
     samples=[
-        Sample([i32([9]), i32(-3), i32(3), _KEY], lambda n, a, b, key: _numpy(key).integers(a, b, n[0], np.int32))
+        Sample(
+            [i32([9]), i32(-3), i32(3), _KEY], lambda n, a, b, key: _numpy_generator(key).integers(a, b, n[0], np.int32)
+        )
     ],
 )
 
 
-def _gamma(xp: Any, shape: Any, alpha: Any, key: Any) -> Array:
+def _compute_stateless_gamma(xp: Any, shape: Any, alpha: Any, key: Any) -> Array:
     draw = np.random.Generator(words_of(key))
     size = (*as_sizes(shape), *alpha.shape)
     return copied_in(xp, draw.standard_gamma(alpha.astype(np.float64), size), dtypes.as_dtype(alpha.dtype))
@@ -128,7 +130,7 @@ def _with_parameters(op: Operation) -> Shape:
     return drawn + op.inputs[1].shape
 
 
-def _size(shape: Any, parameters: Any, *_: Any, **attrs: Any) -> int:
+def _count_drawn(shape: Any, parameters: Any, *_: Any, **attrs: Any) -> int:
     return prod(as_sizes(shape)) * int(parameters.size)
 
 
@@ -137,20 +139,20 @@ define(
     "shape: host I, alpha: host T, key: host K -> value: T",
     where={"I": dtypes.INDEX, "T": dtypes.FLOATING, "K": dtypes.INDEX},
     shape=_with_parameters,
-    elements=_size,
-    kernel=_gamma,
+    elements=_count_drawn,
+    kernel=_compute_stateless_gamma,
     gradient=gamma_gradient,
     samples=[
         Sample(
             [i32([3]), f64([0.5, 2]), _KEY],
-            lambda shape, alpha, key: _numpy(key).standard_gamma(alpha, (*shape, 2)),
+            lambda shape, alpha, key: _numpy_generator(key).standard_gamma(alpha, (*shape, 2)),
             differentiable=False,  # numbers are drawn again where the proposal of another is refused
         )
     ],
 )
 
 
-def _poisson(xp: Any, shape: Any, rate: Any, key: Any, *, dtype: Any) -> Array:
+def _compute_stateless_poisson(xp: Any, shape: Any, rate: Any, key: Any, *, dtype: Any) -> Array:
     kind = dtypes.as_dtype(dtype)
     return copied_in(xp, draw_poisson(np.random.Generator(words_of(key)), shape, rate, kind), kind)
 
@@ -161,25 +163,25 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.REAL, "K": dtypes.INDEX},
     attrs={"dtype": REQUIRED},
     shape=_with_parameters,
-    elements=_size,
-    kernel=_poisson,
+    elements=_count_drawn,
+    kernel=_compute_stateless_poisson,
     gradient=NO_GRADIENT,
     samples=[
         Sample(
             [i32([4]), f64([0.5, 20]), _KEY],
-            lambda shape, rate, key: _numpy(key).poisson(rate, (*shape, 2)),
+            lambda shape, rate, key: _numpy_generator(key).poisson(rate, (*shape, 2)),
             {"dtype": dtypes.int64},
         )
     ],
 )
 
 
-def _classes(xp: Any, logits: Any, count: Any, key: Any, *, dtype: Any) -> Array:
+def _compute_stateless_categorical(xp: Any, logits: Any, count: Any, key: Any, *, dtype: Any) -> Array:
     return draw_classes(xp, np.random.Generator(words_of(key)), logits, int(count), dtypes.as_dtype(dtype))
 
 
 def _classes_by_numpy(logits: Array, count: Array, key: Array) -> Array:
-    noise = _numpy(key).gumbel(size=(len(logits) * int(count), logits.shape[1]))
+    noise = _numpy_generator(key).gumbel(size=(len(logits) * int(count), logits.shape[1]))
     return np.asarray(np.argmax(np.repeat(logits, int(count), 0) + noise, 1)).reshape(len(logits), -1)
 
 
@@ -190,13 +192,13 @@ define(
     attrs={"dtype": dtypes.int64},
     shape=categorical_shape,
     elements=lambda logits, count, *_, **attrs: logits.size * int(count),
-    kernel=_classes,
+    kernel=_compute_stateless_categorical,
     gradient=NO_GRADIENT,
     samples=[Sample([f64([[0, 1, 2], [2, 0, 0]]), i32(4), _KEY], _classes_by_numpy)],
 )
 
 
-def _shuffle(xp: Any, value: Any, key: Any) -> Array:
+def _compute_stateless_shuffle(xp: Any, value: Any, key: Any) -> Array:
     if not value.ndim:
         raise ValueError("stateless_shuffle takes rows, got a scalar")
     order = np.random.Generator(words_of(key)).permutation(value.shape[0])
@@ -208,9 +210,11 @@ define(
     "value: T, key: host K -> output: T",
     where={"K": dtypes.INDEX},
     shape=rows_shape,
-    kernel=_shuffle,
+    kernel=_compute_stateless_shuffle,
     gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
-    samples=[Sample([i32([[1, 2], [3, 4], [5, 6]]), _KEY], lambda rows, key: rows[_numpy(key).permutation(3)])],
+    samples=[
+        Sample([i32([[1, 2], [3, 4], [5, 6]]), _KEY], lambda rows, key: rows[_numpy_generator(key).permutation(3)])
+    ],
 )
 
 
@@ -286,7 +290,7 @@ def stateless_random_normal(
     >>> round(float(draw.sync().mean()), 1), bool((draw.sync() == draw.sync()).all())
     (5.0, True)
     """
-    return _around("StatelessNormal", shape, seed, mean, stddev, dtype, name)
+    return _apply_stateless_normal("StatelessNormal", shape, seed, mean, stddev, dtype, name)
 
 
 @public
@@ -313,10 +317,12 @@ def stateless_truncated_normal(
     >>> bool(abs(tg.function(lambda: tg.stateless_truncated_normal([10000], [7, 1])).sync()).max() <= 2)
     True
     """
-    return _around("StatelessTruncatedNormal", shape, seed, mean, stddev, dtype, name)
+    return _apply_stateless_normal("StatelessTruncatedNormal", shape, seed, mean, stddev, dtype, name)
 
 
-def _around(type: str, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any, name: str | None) -> Tensor:
+def _apply_stateless_normal(
+    type: str, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any, name: str | None
+) -> Tensor:
     draw: Tensor = apply(
         type, shape_vector(shape), key_tensor(seed), name=name, dtype=checked_floating(dtype, "normal")
     )

@@ -14,7 +14,7 @@ from ...ir.tensor import Tensor
 from ..array.distinct import distinct_rows
 from ..support.common import size_along
 from ..support.literals import i64
-from .grouping import after, same_sizes, sum_of_groups
+from .grouping import after_checks, same_sizes, sum_of_groups
 from .rows import where_true
 from .sparse_tensor import SparseTensor, SparseTensorValue, as_sparse
 
@@ -23,10 +23,10 @@ def _is_sparse(value: Any) -> bool:
     return isinstance(value, (SparseTensor, SparseTensorValue))
 
 
-def _joined(a: SparseTensor, b: SparseTensor, what: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _join_places(a: SparseTensor, b: SparseTensor, what: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the distinct places of two sparse tensors, the place number of each value, their count, and the shape."""
     sizes = same_sizes(a.dense_shape, b.dense_shape, what)
-    with after([sizes]):
+    with after_checks([sizes]):
         # Places of different ranks cannot be concatenated; the check reports a better error first.
         unique, numbers, count = distinct_rows(apply("Concat", [a.indices, b.indices], axis=0))
     # The constant itself, so that the static shape of the result is known.
@@ -71,7 +71,7 @@ def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> Spar
     if not _is_sparse(a) or not _is_sparse(b):
         return _with_dense(a, b, name)
     x, y = as_sparse(a, "sparse_add"), as_sparse(b, "sparse_add")
-    unique, numbers, count, sizes = _joined(x, y, "sparse_add")
+    unique, numbers, count, sizes = _join_places(x, y, "sparse_add")
     keeps_all = not isinstance(thresh, Tensor) and np.size(thresh) == 1 and np.all(np.equal(thresh, 0))
     both = apply("Concat", [x.values, y.values], axis=0)
     total = SparseTensor(unique, sum_of_groups(both, numbers, count, name if keeps_all else None), sizes)
@@ -109,9 +109,9 @@ def _with_dense(a: Any, b: Any, name: str | None) -> Tensor:
     return apply("Add", dense, apply("ScatterNd", sp.indices, sp.values, shape), name=name)  # type: ignore[no-any-return]
 
 
-def _chosen(type: str, a: SparseTensor, b: SparseTensor, what: str, name: str | None) -> SparseTensor:
+def _choose_elements(type: str, a: SparseTensor, b: SparseTensor, what: str, name: str | None) -> SparseTensor:
     """Return the larger or smaller element at each place of either tensor; missing elements count as 0."""
-    unique, numbers, count, sizes = _joined(a, b, what)
+    unique, numbers, count, sizes = _join_places(a, b, what)
     # The first numbers are of the places of `a`; sums of single values are the values, and 0 elsewhere.
     own = size_along(a.values, 0)
     x, y = sum_of_groups(a.values, numbers[:own], count), sum_of_groups(b.values, numbers[own:], count)
@@ -145,7 +145,7 @@ def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
     array([0, 8, 0], dtype=int32)
     """
     what = "sparse_maximum"
-    return _chosen("Maximum", as_sparse(sp_a, what), as_sparse(sp_b, what), what, name)
+    return _choose_elements("Maximum", as_sparse(sp_a, what), as_sparse(sp_b, what), what, name)
 
 
 @public
@@ -175,7 +175,7 @@ def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
     array([-5,  6, -7], dtype=int32)
     """
     what = "sparse_minimum"
-    return _chosen("Minimum", as_sparse(sp_a, what), as_sparse(sp_b, what), what, name)
+    return _choose_elements("Minimum", as_sparse(sp_a, what), as_sparse(sp_b, what), what, name)
 
 
 @public

@@ -42,7 +42,7 @@ def _dense_shape(op: Operation) -> Shape:
     return shape
 
 
-def _numbers(xp: Any, indices: Any, sizes: tuple[int, ...]) -> Any:
+def _flat_numbers(xp: Any, indices: Any, sizes: tuple[int, ...]) -> Any:
     """Return index vectors as flat element numbers; IndexError if an index is out of range."""
     numbers = xp.zeros(indices.shape[0], dtype=xp.int64)
     for i, size in enumerate(sizes):
@@ -59,7 +59,7 @@ def _to_dense(xp: Any, indices: Any, values: Any, shape: Any, default: Any, vali
             f"sparse_to_dense: indices {list(indices.shape)} and values {list(values.shape)} do not fit "
             f"shape {list(sizes)}; wanted are [n, {len(sizes)}] and [n]"
         )
-    numbers = _numbers(xp, indices, sizes)
+    numbers = _flat_numbers(xp, indices, sizes)
     # Strictly increasing flat numbers are in the order of rows, and distinct.
     if validate_indices and xp.any(numbers[1:] <= numbers[:-1]):
         raise ValueError(
@@ -111,7 +111,7 @@ define(
 
 
 def _last_at_place(xp: Any, indices: Any, shape: Any) -> Any:
-    numbers = _numbers(xp, indices, as_sizes(shape))
+    numbers = _flat_numbers(xp, indices, as_sizes(shape))
     return last_writers(xp, numbers, int(np.prod(shape, dtype=np.int64)))[numbers] == xp.arange(numbers.shape[0])
 
 
@@ -179,15 +179,15 @@ def sparse_to_dense(
     if values.rank == 0:
         values = apply("BroadcastTo", values, apply("Shape", indices)[:1])
     shape = shape_vector(output_shape)
-    return _dense(indices, values, shape, default_value, validate_indices, name)
+    return _apply_to_dense(indices, values, shape, default_value, validate_indices, name)
 
 
-def _dense(indices: Any, values: Tensor, shape: Any, default: Any, validate: bool, name: str | None) -> Tensor:
+def _apply_to_dense(indices: Any, values: Tensor, shape: Any, default: Any, validate: bool, name: str | None) -> Tensor:
     default = convert_to_tensor(default, None if isinstance(default, Tensor) else values.dtype)
     return apply("SparseToDense", indices, values, shape, default, name=name, validate_indices=bool(validate))  # type: ignore[no-any-return]
 
 
-def _nothing(values: Tensor) -> Any:
+def _default_element(values: Tensor) -> Any:
     return {"string": "", "bool": False}.get(values.dtype.name, 0)
 
 
@@ -223,8 +223,8 @@ def sparse_tensor_to_dense(
            [6, 0]], dtype=int32)
     """
     sp = as_sparse(sp_input, "sparse_tensor_to_dense")
-    default = _nothing(sp.values) if default_value is None else default_value
-    return _dense(sp.indices, sp.values, sp.dense_shape, default, validate_indices, name)
+    default = _default_element(sp.values) if default_value is None else default_value
+    return _apply_to_dense(sp.indices, sp.values, sp.dense_shape, default, validate_indices, name)
 
 
 @public
@@ -261,7 +261,7 @@ def sparse_from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
             operation=dense.op,
             hint="make a vector of it with expand_dims",
         )
-    zero = constant(np.asarray(_nothing(dense), dense.dtype.numpy))
+    zero = constant(np.asarray(_default_element(dense), dense.dtype.numpy))
     indices = apply("NonZero", apply("NotEqual", dense, zero))
     sizes = apply("Cast", apply("Shape", dense), dtype=dtypes.int64)
     return SparseTensor(indices, apply("GatherNd", dense, indices, name=name), sizes)
@@ -302,4 +302,4 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
     size = apply("Reshape", index_tensor(vocab_size), constant(i32([1])))
     shape = apply("Concat", [sp.dense_shape[:-1], apply("Cast", size, dtype=dtypes.int64)], axis=0)
     there = apply("Fill", apply("Shape", sp.values), constant(True))
-    return _dense(places, there, shape, False, False, name)
+    return _apply_to_dense(places, there, shape, False, False, name)

@@ -136,7 +136,7 @@ def same_sizes(a: Tensor, b: Tensor, what: str) -> Tensor:
     return apply("SameSizes", a, b, what=what)  # type: ignore[no-any-return]
 
 
-def after(checks: Sequence[Tensor]) -> AbstractContextManager[Any]:
+def after_checks(checks: Sequence[Tensor]) -> AbstractContextManager[Any]:
     """Return a scope whose operations wait for checks of sizes, except checks of constant sizes."""
     # Constant sizes were compared while building; waiting for their check would only cost steps time.
     waits = [t.op for t in checks if not all(x.op.is_constant for x in t.op.inputs)]

@@ -21,9 +21,9 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, shape_vector, static_int, static_ints
 from ..support.common import size_along
 from ..support.literals import i32, i64
-from .grouping import INDICES, after, same_sizes
-from .rows import cut, in_order, split_sizes, with_size
-from .sparse_tensor import SparseTensor, as_sparse, extreme, known_rank, sizes_of, vector
+from .grouping import INDICES, after_checks, same_sizes
+from .rows import cut_block, in_order, split_sizes, with_size
+from .sparse_tensor import SparseTensor, as_sparse, extreme_size, known_rank, sizes_of, sizes_vector
 
 
 def _reshaped_shape(op: Operation) -> list[Shape]:
@@ -56,7 +56,7 @@ def _new_sizes(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(count // rest if d == -1 else d for d in new)
 
 
-def _reshape(xp: Any, indices: Any, shape: Any, new_shape: Any) -> tuple[Any, Any]:
+def _compute_sparse_reshape(xp: Any, indices: Any, shape: Any, new_shape: Any) -> tuple[Any, Any]:
     """Return the places in the new shape, by way of flat element numbers, and the new shape."""
     old = as_sizes(shape)
     new = _new_sizes(old, as_sizes(new_shape))
@@ -79,7 +79,7 @@ define(
     shape=_reshaped_shape,
     static_shape=_reshaped_sizes,
     reads_values=True,
-    kernel=_reshape,
+    kernel=_compute_sparse_reshape,
     gradient=INDICES,
     samples=[
         Sample([i64([[0, 1], [1, 2]]), i64([2, 3]), i64([3, -1])], (i64([[0, 1], [2, 1]]), i64([3, 2]))),
@@ -122,7 +122,7 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     return SparseTensor(indices, sp.values, sizes)
 
 
-def _columns(indices: Tensor, which: Sequence[int]) -> Tensor:
+def _index_columns(indices: Tensor, which: Sequence[int]) -> Tensor:
     return apply("Gather", indices, constant(i32(which)), axis=1)  # type: ignore[no-any-return]
 
 
@@ -165,7 +165,7 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
             hint="leave perm out to turn all dimensions around",
         )
     sizes = sizes_of(sp, rank)
-    return in_order(_columns(sp.indices, order), sp.values, vector([sizes[i] for i in order]), name=name)
+    return in_order(_index_columns(sp.indices, order), sp.values, sizes_vector([sizes[i] for i in order]), name=name)
 
 
 @public
@@ -197,7 +197,7 @@ def sparse_expand_dims(sp_input: Any, axis: Any = None, name: str | None = None)
     zero = apply("Fill", one_each, constant(np.int64(0)))
     indices = apply("Concat", [sp.indices[:, :at], zero, sp.indices[:, at:]], axis=1, name=name)
     sizes = sizes_of(sp, rank)
-    return SparseTensor(indices, sp.values, vector([*sizes[:at], 1, *sizes[at:]]))
+    return SparseTensor(indices, sp.values, sizes_vector([*sizes[:at], 1, *sizes[at:]]))
 
 
 @public
@@ -246,19 +246,19 @@ def sparse_concat(
     for sp in parts:
         _check_rank(sp, rank)
     sizes = [sizes_of(sp, rank) for sp in parts]
-    with after([] if expand_nonconcat_dim else _checks(sizes, along)):
+    with after_checks([] if expand_nonconcat_dim else _size_checks(sizes, along)):
         values = apply("Concat", [sp.values for sp in parts], axis=0)
         # Sorted, because parts joined along another axis than 0 interleave in the order of rows.
-        return in_order(_moved(parts, sizes, along), values, _joined_sizes(sizes, along), name=name)
+        return in_order(_shift_places(parts, sizes, along), values, _joined_sizes(sizes, along), name=name)
 
 
-def _checks(sizes: list[list[Any]], along: int) -> list[Tensor]:
+def _size_checks(sizes: list[list[Any]], along: int) -> list[Tensor]:
     """Return checks that all sizes except those along an axis are equal."""
     others = [with_size(size, along, 0) for size in sizes]
     return [same_sizes(others[0], other, "sparse_concat") for other in others[1:]]
 
 
-def _moved(parts: list[SparseTensor], sizes: list[list[Any]], along: int) -> Tensor:
+def _shift_places(parts: list[SparseTensor], sizes: list[list[Any]], along: int) -> Tensor:
     """Return the places of all parts, shifted along the axis to follow the previous parts."""
     unit = constant(np.eye(1, len(sizes[0]), along, dtype=np.int64))
     # Sums of integers and scalar tensors: `+` adds an operation only where a size is unknown.
@@ -267,7 +267,7 @@ def _moved(parts: list[SparseTensor], sizes: list[list[Any]], along: int) -> Ten
 
 
 def _joined_sizes(sizes: list[list[Any]], along: int) -> Tensor:
-    most = [functools.reduce(functools.partial(extreme, "Maximum"), each) for each in zip(*sizes, strict=True)]
+    most = [functools.reduce(functools.partial(extreme_size, "Maximum"), each) for each in zip(*sizes, strict=True)]
     return with_size(most, along, sum(size[along] for size in sizes))
 
 
@@ -323,9 +323,9 @@ def sparse_split(*, sp_input: Any, num_split: int, axis: Any, name: str | None =
             got=count,
             hint="give another num_split",
         )
-    return [_part(sp, sizes, along, start, size, name) for start, size in split_sizes(sizes[along], count)]
+    return [_cut_part(sp, sizes, along, start, size, name) for start, size in split_sizes(sizes[along], count)]
 
 
-def _part(sp: SparseTensor, sizes: list[Any], along: int, start: Any, size: Any, name: str | None) -> SparseTensor:
+def _cut_part(sp: SparseTensor, sizes: list[Any], along: int, start: Any, size: Any, name: str | None) -> SparseTensor:
     shape = with_size(sizes, along, size)
-    return cut(sp, with_size([0] * len(sizes), along, start), shape, shape, name)
+    return cut_block(sp, with_size([0] * len(sizes), along, start), shape, shape, name)

@@ -63,7 +63,7 @@ def _product_shape(op: Operation) -> Shape:
     return Shape([rows, columns])
 
 
-def _product(xp: Any, indices: Any, values: Any, sizes: Any, b: Any, adjoint: bool) -> Any:
+def _multiply_sparse(xp: Any, indices: Any, values: Any, sizes: Any, b: Any, adjoint: bool) -> Any:
     """Multiply a sparse matrix, or its adjoint, by a dense matrix; values of equal places add up."""
     rows, columns = as_sizes(sizes)
     check_rank(b, 2, 2, "sparse_tensor_dense_matmul multiplies matrices")
@@ -104,14 +104,14 @@ def _product_gradient(op: Operation, g: Tensor) -> list[Any]:
         to_values = apply("SampledProduct", indices, b, conj(g))
     else:
         to_values = apply("SampledProduct", indices, g, conj(b))
-    return [None, to_values, None, _multiplied(indices, values, sizes, g, not op.attrs["adjoint"])]
+    return [None, to_values, None, _apply_sparse_product(indices, values, sizes, g, not op.attrs["adjoint"])]
 
 
-def _multiplied(indices: Tensor, values: Tensor, sizes: Tensor, b: Tensor, adjoint: bool) -> Tensor:
+def _apply_sparse_product(indices: Tensor, values: Tensor, sizes: Tensor, b: Tensor, adjoint: bool) -> Tensor:
     return apply("SparseTensorDenseMatMul", indices, values, sizes, b, adjoint=adjoint)  # type: ignore[no-any-return]
 
 
-def _made(indices: Any, values: Any, sizes: Any, b: Any, adjoint: bool) -> int:
+def _sparse_product_elements(indices: Any, values: Any, sizes: Any, b: Any, adjoint: bool) -> int:
     # The product, and the gathered rows of `b` times values, an intermediate array on a GPU.
     return int(sizes[1 if adjoint else 0] * b.shape[-1] + values.shape[0] * b.shape[-1])
 
@@ -122,9 +122,9 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.NUMERIC, "J": dtypes.INDEX},
     attrs={"adjoint": False},
     shape=_product_shape,
-    elements=_made,
+    elements=_sparse_product_elements,
     reads_values=True,
-    kernel=_product,
+    kernel=_multiply_sparse,
     gradient=_product_gradient,
     samples=[
         Sample([_PLACES, _VALUES, i64([3, 2]), _B], _DENSE @ _B),
@@ -156,7 +156,7 @@ def _sampled_shape(op: Operation) -> Shape:
     return Shape([None if indices.rank is None else indices[0]])
 
 
-def _sampled(xp: Any, indices: Any, x: Any, y: Any) -> Any:
+def _compute_sampled_product(xp: Any, indices: Any, x: Any, y: Any) -> Any:
     """Multiply rows of `x` by rows of `y`, in blocks whose gathered rows stay in the cache."""
     rows, columns = indices[:, 0], indices[:, 1]
     check_bounds(rows, x.shape[0], "rows of a sampled product")
@@ -170,11 +170,11 @@ def _sampled(xp: Any, indices: Any, x: Any, y: Any) -> Any:
         left, right = x[rows[part]], y[columns[part]]
         if half:
             left, right = left.astype(xp.float32), right.astype(xp.float32)
-        sums[part] = _dots(xp, left, right).astype(x.dtype)
+        sums[part] = _row_products(xp, left, right).astype(x.dtype)
     return sums
 
 
-def _dots(xp: Any, left: Any, right: Any) -> Any:
+def _row_products(xp: Any, left: Any, right: Any) -> Any:
     """Return the scalar product of each pair of rows."""
     if xp is np:  # einsum makes no array of the elementwise products
         return np.einsum("nk,nk->n", left, right)
@@ -186,8 +186,8 @@ def _sampled_gradient(op: Operation, g: Tensor) -> list[Any]:
     sizes = apply("Stack", [size_along(t, 0) for t in (x, y)], axis=0)
     return [
         None,
-        _multiplied(indices, g, sizes, conj(y), False),
-        _multiplied(indices, conj(g), sizes, conj(x), True),
+        _apply_sparse_product(indices, g, sizes, conj(y), False),
+        _apply_sparse_product(indices, conj(g), sizes, conj(x), True),
     ]
 
 
@@ -198,7 +198,7 @@ define(
     shape=_sampled_shape,
     elements=lambda indices, x, y: indices.shape[0] * x.shape[-1],
     reads_values=True,
-    kernel=_sampled,
+    kernel=_compute_sampled_product,
     gradient=_sampled_gradient,
     samples=[
         Sample([_PLACES, _DENSE, f64([[1, 2], [3, -4]])], f64([1, -5, 17, -20])),

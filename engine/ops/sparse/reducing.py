@@ -13,12 +13,12 @@ from ..math.reductions import reduced_axes
 from ..support.arguments import static_ints
 from ..support.literals import i32, i64
 from .grouping import largest_of_groups, sum_of_groups
-from .sparse_tensor import SparseTensor, as_sparse, known_rank, sizes_of, vector
+from .sparse_tensor import SparseTensor, as_sparse, known_rank, sizes_of, sizes_vector
 
 Groups = Callable[[Tensor, Tensor, Tensor, str | None], Tensor]
 
 
-def _kept(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tensor, Tensor]:
+def _remaining_places(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tensor, Tensor]:
     """Return the places and sizes of a sparse tensor without some axes, or with 0 and size 1 for them."""
     rank = known_rank(sp, what)
     gone = reduced_axes(None if axis is None else static_ints(axis), rank)
@@ -26,14 +26,16 @@ def _kept(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tenso
     if keepdims:
         mask = constant(i64([[i not in gone for i in range(rank)]]))
         # With 0 along reduced axes, places that differ only there become equal.
-        return sp.indices * mask, vector([1 if i in gone else size for i, size in enumerate(sizes)])
+        return sp.indices * mask, sizes_vector([1 if i in gone else size for i, size in enumerate(sizes)])
     rest = [i for i in range(rank) if i not in gone]
-    return apply("Gather", sp.indices, constant(i32(rest)), axis=1), vector([sizes[i] for i in rest])
+    return apply("Gather", sp.indices, constant(i32(rest)), axis=1), sizes_vector([sizes[i] for i in rest])
 
 
-def _reduced(value: Any, axis: Any, keepdims: bool, groups: Groups, what: str, name: str | None = None) -> SparseTensor:
+def _reduce_sparse(
+    value: Any, axis: Any, keepdims: bool, groups: Groups, what: str, name: str | None = None
+) -> SparseTensor:
     sp = as_sparse(value, what)
-    places, sizes = _kept(sp, axis, keepdims, what)
+    places, sizes = _remaining_places(sp, axis, keepdims, what)
     unique, numbers, count = distinct_rows(places)
     return SparseTensor(unique, groups(sp.values, numbers, count, name), sizes)
 
@@ -68,7 +70,7 @@ def sparse_reduce_sum(sp_input: Any, axis: Any = None, keepdims: bool = False, n
     array([11,  7,  0], dtype=int32)
     """
     sp = as_sparse(sp_input, "sparse_reduce_sum")
-    places, sizes = _kept(sp, axis, keepdims, "sparse_reduce_sum")
+    places, sizes = _remaining_places(sp, axis, keepdims, "sparse_reduce_sum")
     return apply("ScatterNd", places, sp.values, sizes, name=name)  # type: ignore[no-any-return]
 
 
@@ -101,7 +103,7 @@ def sparse_reduce_sum_sparse(
     >>> tg.function(lambda: tg.sparse_reduce_sum_sparse(x, axis=1)).sync().indices.tolist()
     [[0], [2]]
     """
-    return _reduced(sp_input, axis, keepdims, sum_of_groups, "sparse_reduce_sum_sparse", name)
+    return _reduce_sparse(sp_input, axis, keepdims, sum_of_groups, "sparse_reduce_sum_sparse", name)
 
 
 @public
@@ -132,7 +134,7 @@ def sparse_reduce_max(sp_input: Any, axis: Any = None, keepdims: bool = False, n
     >>> tg.function(lambda: tg.sparse_reduce_max(x, axis=1)).sync()
     array([ 6, -7,  0], dtype=int32)
     """
-    found = _reduced(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max")
+    found = _reduce_sparse(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max")
     return apply("ScatterNd", found.indices, found.values, found.dense_shape, name=name)  # type: ignore[no-any-return]
 
 
@@ -165,7 +167,7 @@ def sparse_reduce_max_sparse(
     >>> tg.function(lambda: tg.sparse_reduce_max_sparse(x, axis=1)).sync().values
     array([ 6, -7], dtype=int32)
     """
-    return _reduced(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max_sparse", name)
+    return _reduce_sparse(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max_sparse", name)
 
 
 @public

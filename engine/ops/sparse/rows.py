@@ -15,7 +15,7 @@ from ..support.arguments import index_tensor
 from ..support.common import size_along
 from ..support.literals import i32
 from .grouping import sum_of_groups
-from .sparse_tensor import SparseTensor, as_sparse, extreme, known_rank, sizes_of, vector
+from .sparse_tensor import SparseTensor, as_sparse, extreme_size, known_rank, sizes_of, sizes_vector
 
 
 def in_order(
@@ -115,10 +115,10 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
     first, extent = (apply("Cast", index_tensor(v), dtype=dtypes.int64) for v in (start, size))
     # A block that begins after the end of the tensor has size 0.
     rest = apply("Maximum", apply("Minimum", extent, sp.dense_shape - first), 0)
-    return cut(sp, first, rest, rest, name)
+    return cut_block(sp, first, rest, rest, name)
 
 
-def cut(sp: SparseTensor, start: Tensor, size: Tensor, shape: Tensor, name: str | None = None) -> SparseTensor:
+def cut_block(sp: SparseTensor, start: Tensor, size: Tensor, shape: Tensor, name: str | None = None) -> SparseTensor:
     """Return the block of `sp` that begins at `start` and has a `size`, as a sparse tensor of a `shape`."""
     moved = sp.indices - start
     inside = apply("All", (moved >= 0) & (moved < size), axis=(1,))
@@ -169,10 +169,10 @@ def split_sizes(size: Any, parts: int) -> list[tuple[Any, Any]]:
     """Return the begin and size of each of `parts` parts; the remainder enlarges the first parts by 1 each."""
     whole, extra = size // parts, size % parts
     # The first `extra` parts have an element more, so part k begins min(k, extra) elements later.
-    starts = [k * whole + extreme("Minimum", extra, k) for k in range(parts + 1)]
+    starts = [k * whole + extreme_size("Minimum", extra, k) for k in range(parts + 1)]
     return [(start, stop - start) for start, stop in pairwise(starts)]
 
 
 def with_size(sizes: list[Any], axis: int, size: Any) -> Tensor:
     """Return sizes as a vector, with the size of an axis replaced."""
-    return vector([size if i == axis else old for i, old in enumerate(sizes)])
+    return sizes_vector([size if i == axis else old for i, old in enumerate(sizes)])

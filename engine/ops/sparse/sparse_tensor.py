@@ -79,10 +79,10 @@ class SparseTensor:
     dense_shape: Tensor
 
     def __post_init__(self) -> None:
-        sizes = _index(self.dense_shape, [0])
+        sizes = _index_tensor(self.dense_shape, [0])
         rank = sizes.shape[0] if sizes.rank == 1 else None
         values = self.values if isinstance(self.values, Tensor) else convert_to_tensor(self.values)
-        made = (_index(self.indices, [0, rank or 0]), values, sizes)
+        made = (_index_tensor(self.indices, [0, rank or 0]), values, sizes)
         for field, tensor, rank in zip(SparseTensorValue._fields, made, (2, 1, 1), strict=True):
             if tensor.rank not in (rank, None):
                 raise ShapeError(
@@ -168,7 +168,7 @@ def _is_empty(value: Any) -> bool:
         return False
 
 
-def _index(value: Any, empty: list[int]) -> Tensor:
+def _index_tensor(value: Any, empty: list[int]) -> Tensor:
     """Return indices or sizes as an int64 tensor; an empty list has the shape `empty`."""
     if isinstance(value, Tensor):
         tensor = value  # unconverted: its region may not be open yet
@@ -239,14 +239,14 @@ def sizes_of(sp: SparseTensor, rank: int) -> list[Any]:
     return [sp.dense_shape[i] if size is None else size for i, size in enumerate(sp.shape.merge(Shape([None] * rank)))]
 
 
-def vector(sizes: Sequence[Any]) -> Tensor:
+def sizes_vector(sizes: Sequence[Any]) -> Tensor:
     """Return `sizes`, integers and int64 scalars, as a vector."""
     if not any(isinstance(size, Tensor) for size in sizes):
         return constant(np.asarray(sizes, np.int64))
     return apply("Stack", [convert_to_tensor(s, dtypes.int64) for s in sizes], axis=0)  # type: ignore[no-any-return]
 
 
-def extreme(type: str, x: Any, y: Any) -> Any:
+def extreme_size(type: str, x: Any, y: Any) -> Any:
     """Return the minimum or maximum of two sizes, `x` and `y`; `type` is "Minimum" or "Maximum"."""
     if isinstance(x, Tensor) or isinstance(y, Tensor):
         return apply(type, x, y)

@@ -69,7 +69,7 @@ def _in_thread(
     return AsyncResult(outside(threads, function, *arguments), convert)
 
 
-def _adopt(context: KernelContext, array: Array) -> Array:
+def _adopt_array(context: KernelContext, array: Array) -> Array:
     pool = context.step.contexts.pool
     return array if pool is None else pool.adopt(array)
 
@@ -78,8 +78,8 @@ def _read_content(path: str, dtype: DType) -> Array:
     return as_content(Path(path).read_bytes(), dtype)
 
 
-def _read(xp: Any, context: KernelContext, filename: Any, *, dtype: DType) -> Any:
-    return _in_thread(context, _read_content, partial(_adopt, context), str(filename), dtype)
+def _read_file(xp: Any, context: KernelContext, filename: Any, *, dtype: DType) -> Any:
+    return _in_thread(context, _read_content, partial(_adopt_array, context), str(filename), dtype)
 
 
 def _write_content(path: str, contents: Any) -> None:
@@ -88,18 +88,21 @@ def _write_content(path: str, contents: Any) -> None:
     Path(path).write_bytes(str(contents).encode() if is_text else np.ascontiguousarray(contents).data)
 
 
-def _write(xp: Any, context: KernelContext, filename: Any, contents: Any) -> Any:
+def _write_file(xp: Any, context: KernelContext, filename: Any, contents: Any) -> Any:
     return _in_thread(context, _write_content, lambda _: None, str(filename), contents)
 
 
-def _matching(patterns: list[str]) -> list[str]:
+def _matching_paths(patterns: list[str]) -> list[str]:
     return sorted(path for pattern in patterns for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
 
 
-def _match(xp: Any, context: KernelContext, pattern: Any) -> Any:
+def _compute_matching_files(xp: Any, context: KernelContext, pattern: Any) -> Any:
     patterns = [str(each) for each in np.asarray(pattern).ravel().tolist()]
     return _in_thread(
-        context, _matching, lambda found: _adopt(context, np.array(found, string.numpy).reshape(-1)), patterns
+        context,
+        _matching_paths,
+        lambda found: _adopt_array(context, np.array(found, string.numpy).reshape(-1)),
+        patterns,
     )
 
 
@@ -120,7 +123,7 @@ define(
     "filename: host string -> contents: host @dtype",
     attrs={"dtype": REQUIRED},
     shape=_read_shape,
-    kernel=_read,
+    kernel=_read_file,
     gradient=NotDifferentiable("what it gives was read from a file"),
     effects=Effect.READS,
 )
@@ -129,7 +132,7 @@ define(
     "WriteFile",
     "filename: host string, contents: host any ->",
     shape=_check_written,
-    kernel=_write,
+    kernel=_write_file,
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.SHOWS,
 )
@@ -138,7 +141,7 @@ define(
     "MatchingFiles",
     "pattern: host string -> filenames: host string",
     shape=lambda op: Shape([None]),
-    kernel=_match,
+    kernel=_compute_matching_files,
     gradient=NotDifferentiable("what it gives are names of files"),
     effects=Effect.READS,
 )

@@ -20,7 +20,7 @@ _scope: ContextVar[tuple[Make, dict[Tensor, Tensor]] | None] = ContextVar("taglo
 
 
 @contextmanager
-def scope(make: Make) -> Iterator[dict[Tensor, Tensor]]:
+def gradient_scope(make: Make) -> Iterator[dict[Tensor, Tensor]]:
     """Find or make gradient arrays while the body runs.
 
     Parameters

@@ -18,7 +18,7 @@ from ..support.context import KernelContext, LongCall
 Array = np.ndarray[Any, Any]
 
 
-def joined(
+def join_values(
     join: Callable[[list[Any]], Any], values: list[Any], put_back: list[tuple[Element, Any]], context: KernelContext
 ) -> Any:
     """Return ``join(values)``, or an awaitable of the result if joining takes long.
@@ -31,16 +31,20 @@ def joined(
         Contents to restore to the elements if there is no memory for the result.
     """
     calls = context.step.long_calls
-    if calls is None or any(isinstance(value, SwappableArray) for value in values) or _size(values) < copies.LARGE:
+    if (
+        calls is None
+        or any(isinstance(value, SwappableArray) for value in values)
+        or _total_bytes(values) < copies.LARGE
+    ):
         return join(values)
-    return _joined(context.step.later(join), values, put_back)
+    return _join_later(context.step.later(join), values, put_back)
 
 
-def _size(values: list[Any]) -> int:
+def _total_bytes(values: list[Any]) -> int:
     return sum(value.nbytes for value in values)
 
 
-async def _joined(
+async def _join_later(
     call: Callable[..., LongCall], values: list[Any], put_back: list[tuple[Element, Any]]
 ) -> Continuation:
     with not_read_if_refused(put_back):
@@ -61,29 +65,33 @@ def not_read_if_refused(put_back: list[tuple[Element, Any]]) -> Iterator[None]:
 
 def concatenated_with_lengths(xp: Any, values: list[Any]) -> tuple[Array, Array]:
     """Join values along their first dimension; return the result and the lengths of the values."""
-    return concatenated(xp, values), np.array([value.shape[0] for value in values], np.int32)
+    return concatenate_values(xp, values), np.array([value.shape[0] for value in values], np.int32)
 
 
-def stacked(xp: Any, values: list[Any]) -> Array:
+def stack_values(xp: Any, values: list[Any]) -> Array:
     """Return `numpy.stack` of values, without making a view of each value."""
     if any(isinstance(value, SwappableArray) for value in values):
         count = len(values)
-        return _gathered(xp, values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)])
+        return _copy_pieces(
+            xp, values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)]
+        )
     if values[0].size == 0 or values[0].ndim == 0:
         return xp.stack(values)  # type: ignore[no-any-return]
     return xp.concatenate(values).reshape(len(values), *values[0].shape)  # type: ignore[no-any-return]
 
 
-def concatenated(xp: Any, values: list[Any]) -> Array:
+def concatenate_values(xp: Any, values: list[Any]) -> Array:
     """Return `numpy.concatenate` of values, some perhaps off the device."""
     if not any(isinstance(value, SwappableArray) for value in values):
         return xp.concatenate(values)  # type: ignore[no-any-return]
     bounds = [0, *accumulate(value.shape[0] for value in values)]
     shape = (bounds[-1], *values[0].shape[1:])
-    return _gathered(xp, values, shape, lambda result: [result[a:b] for a, b in pairwise(bounds)])
+    return _copy_pieces(xp, values, shape, lambda result: [result[a:b] for a, b in pairwise(bounds)])
 
 
-def _gathered(xp: Any, values: list[Any], shape: tuple[int, ...], pieces: Callable[[Array], Iterable[Array]]) -> Array:
+def _copy_pieces(
+    xp: Any, values: list[Any], shape: tuple[int, ...], pieces: Callable[[Array], Iterable[Array]]
+) -> Array:
     """Return an array whose pieces are the values, each copied straight from its memory."""
     result: Array = xp.empty(shape, values[0].dtype)
     for piece, value in zip(pieces(result), values, strict=True):

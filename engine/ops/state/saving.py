@@ -57,17 +57,17 @@ class _Part(NamedTuple):
         return mine, its
 
 
-def _whole(shape: Sequence[int]) -> _Part:
+def _whole_part(shape: Sequence[int]) -> _Part:
     return _Part(tuple(shape), tuple((0, size) for size in shape))
 
 
-def _parsed(spec: str) -> _Part:
+def _parse_part(spec: str) -> _Part:
     """Return the part named by TensorFlow's ``shape_and_slices``, such as "4 3 0,2:-": the shape, then the bounds."""
     try:
         # Unpacking, `int` and a strict `zip` all raise ValueError.
         *dims, bounds = spec.split()
         shape = tuple(map(int, dims))
-        pairs = [_bounds(size, each) for size, each in zip(shape, bounds.split(":"), strict=True)]
+        pairs = [_parse_bounds(size, each) for size, each in zip(shape, bounds.split(":"), strict=True)]
     except ValueError as error:
         raise _no_spec(spec) from error
     if not all(0 <= a <= b <= size for size, (a, b) in zip(shape, pairs, strict=True)):
@@ -75,7 +75,7 @@ def _parsed(spec: str) -> _Part:
     return _Part(shape, tuple(pairs))
 
 
-def _bounds(size: int, text: str) -> tuple[int, int]:
+def _parse_bounds(size: int, text: str) -> tuple[int, int]:
     if text == "-":
         return 0, size
     begin, length = map(int, text.split(","))
@@ -91,60 +91,69 @@ def _no_spec(spec: str) -> CheckpointError:
     )
 
 
-def _path(prefix: str) -> str:
+def _checkpoint_path(prefix: str) -> str:
     return prefix if prefix.endswith(_SUFFIX) else prefix + _SUFFIX
 
 
-def _texts(array: Any) -> list[str]:
+def _list_texts(array: Any) -> list[str]:
     return [str(each) for each in np.asarray(array).ravel().tolist()]
 
 
 # ---- saving
 
 
-def _key(path: str, name: str, spec: str, tensor: Array) -> str:
+def _key_in_file(path: str, name: str, spec: str, tensor: Array) -> str:
     """Return the name of a tensor, or of a slice, in a file; CheckpointError if the slice has another shape."""
     if not spec:
         return name
-    if _parsed(spec).own_shape != tensor.shape:
+    if _parse_part(spec).own_shape != tensor.shape:
         raise CheckpointError(
             "a tensor does not have the shape of its slice",
             file=path,
             variable=name,
-            wanted=list(_parsed(spec).own_shape),
+            wanted=list(_parse_part(spec).own_shape),
             got=list(tensor.shape),
             hint="give the shape of the whole, and what of it the tensor is",
         )
     return f"{name} {spec}"
 
 
-def _write(path: str, names: list[str], specs: list[str], tensors: Sequence[Array], stop: threading.Event) -> None:
+def _write_checkpoint(
+    path: str, names: list[str], specs: list[str], tensors: Sequence[Array], stop: threading.Event
+) -> None:
     """Save tensors to a file; CheckpointError if the file cannot be written or `stop` is set meanwhile."""
 
     # Called again and again while writing, so that a cancelled step need not wait for the whole file.
-    def check() -> None:
+    def refuse_if_stopped() -> None:
         if stop.is_set():
             raise CheckpointError("the step that saves was cancelled", file=path, hint="run it again")
 
     try:
-        keys = [_key(path, name, spec, tensor) for name, spec, tensor in zip(names, specs, tensors, strict=True)]
-        save_file(path, zip(keys, tensors, strict=True), check)
+        keys = [
+            _key_in_file(path, name, spec, tensor) for name, spec, tensor in zip(names, specs, tensors, strict=True)
+        ]
+        save_file(path, zip(keys, tensors, strict=True), refuse_if_stopped)
     except OSError as error:
         raise CheckpointError(
             f"tensors can not be saved: {error.strerror}", file=path, hint="look for room, and permissions, there"
         ) from error
 
 
-def _save(xp: Any, context: KernelContext, prefix: Any, names: Any, specs: Any, *tensors: Any) -> Any:
+def _compute_save(xp: Any, context: KernelContext, prefix: Any, names: Any, specs: Any, *tensors: Any) -> Any:
     stop = threading.Event()
     write = partial(
-        _write, _path(_texts(prefix)[0]), _texts(names), _texts(specs), list(map(np.asarray, tensors)), stop
+        _write_checkpoint,
+        _checkpoint_path(_list_texts(prefix)[0]),
+        _list_texts(names),
+        _list_texts(specs),
+        list(map(np.asarray, tensors)),
+        stop,
     )
     threads = context.step.threads
-    return write() if threads is None else _ended(outside(threads, write), stop)
+    return write() if threads is None else _wait_for_writer(outside(threads, write), stop)
 
 
-async def _ended(call: Any, stop: threading.Event) -> None:
+async def _wait_for_writer(call: Any, stop: threading.Event) -> None:
     """Wait for a writing thread; a cancelled step stops the thread, and ends after the partial file is gone."""
     try:
         await asyncio.wait([call])
@@ -159,7 +168,7 @@ define(
     "SaveV2",
     "prefix: host string, tensor_names: host string, shape_and_slices: host string, tensors: host *any ->",
     shape=nothing,
-    kernel=_save,
+    kernel=_compute_save,
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.SHOWS,
 )
@@ -212,11 +221,11 @@ def save_v2(
     """
     _check_counts(tensor_names, shape_and_slices, tensors)
     return apply(  # type: ignore[no-any-return]
-        "SaveV2", prefix, _vector(tensor_names), _vector(shape_and_slices), list(tensors), name=name
+        "SaveV2", prefix, _text_vector(tensor_names), _text_vector(shape_and_slices), list(tensors), name=name
     )
 
 
-def _vector(texts: Any) -> Any:
+def _text_vector(texts: Any) -> Any:
     """Return texts as an array for a vector of strings, even if empty."""
     return texts if hasattr(texts, "dtype") else np.array(list(texts), np.dtypes.StringDType())
 
@@ -236,19 +245,19 @@ def _check_counts(names: Any, specs: Any, others: Sequence[Any]) -> None:
 # ---- restoring
 
 
-def _sources(file: TensorFile, name: str) -> Iterator[tuple[str, _Part]]:
+def _saved_parts(file: TensorFile, name: str) -> Iterator[tuple[str, _Part]]:
     """Yield the keys and parts of a tensor in a file."""
     if name in file:
-        yield name, _whole(file[name].shape)
+        yield name, _whole_part(file[name].shape)
     for key in file:
         if key.startswith(name + " "):
             with suppress(CheckpointError):  # the key of another tensor, with a space in its name
-                yield key, _parsed(key.removeprefix(name + " "))
+                yield key, _parse_part(key.removeprefix(name + " "))
 
 
-def _read(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:
+def _read_tensor(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:
     """Read a tensor, or a slice; CheckpointError if missing, or saved with another dtype or shape."""
-    sources = list(_sources(file, name))
+    sources = list(_saved_parts(file, name))
     if not sources:
         raise CheckpointError(
             "a file does not have this tensor",
@@ -257,7 +266,7 @@ def _read(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:
             got=", ".join(list(file)[:5]),
             hint="restore what was saved",
         )
-    part = _parsed(spec) if spec else _whole(sources[0][1].shape)
+    part = _parse_part(spec) if spec else _whole_part(sources[0][1].shape)
     for key, source in sources:
         if as_dtype(file[key].dtype) is not dtype or source.shape != part.shape:
             got = f"{as_dtype(file[key].dtype)}{list(source.shape)}"
@@ -270,10 +279,10 @@ def _read(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:
                 got=got,
                 hint="restore it with its dtype and shape, and cast it then",
             )
-    return _joined(file, name, part, sources)
+    return _assemble_part(file, name, part, sources)
 
 
-def _joined(file: TensorFile, name: str, part: _Part, sources: Sequence[tuple[str, _Part]]) -> Array:
+def _assemble_part(file: TensorFile, name: str, part: _Part, sources: Sequence[tuple[str, _Part]]) -> Array:
     """Return a part of a tensor, assembled from the saved parts."""
     for key, source in sources:
         if source == part:
@@ -299,20 +308,22 @@ def _joined(file: TensorFile, name: str, part: _Part, sources: Sequence[tuple[st
 
 def _read_all(path: str, names: list[str], specs: list[str], dtypes: Sequence[DType]) -> list[Array]:
     with TensorFile(path) as file:
-        return [_read(file, *each) for each in zip(names, specs, dtypes, strict=True)]
+        return [_read_tensor(file, *each) for each in zip(names, specs, dtypes, strict=True)]
 
 
-def _restore(xp: Any, context: KernelContext, prefix: Any, names: Any, specs: Any, *, dtypes: Sequence[DType]) -> Any:
-    read = partial(_read_all, _path(_texts(prefix)[0]), _texts(names), _texts(specs), dtypes)
+def _compute_restore(
+    xp: Any, context: KernelContext, prefix: Any, names: Any, specs: Any, *, dtypes: Sequence[DType]
+) -> Any:
+    read = partial(_read_all, _checkpoint_path(_list_texts(prefix)[0]), _list_texts(names), _list_texts(specs), dtypes)
     threads = context.step.threads
-    return _given(context, read()) if threads is None else _restored(context, outside(threads, read))
+    return _adopt_outputs(context, read()) if threads is None else _restore_later(context, outside(threads, read))
 
 
-async def _restored(context: KernelContext, call: Any) -> Any:
-    return _given(context, await call)
+async def _restore_later(context: KernelContext, call: Any) -> Any:
+    return _adopt_outputs(context, await call)
 
 
-def _given(context: KernelContext, arrays: list[Array]) -> Any:
+def _adopt_outputs(context: KernelContext, arrays: list[Array]) -> Any:
     pool = context.step.contexts.pool
     # Arrays read in a thread are allocated outside the pool; adopted, they count there.
     outputs = arrays if pool is None else [pool.adopt(array) for array in arrays]
@@ -324,7 +335,7 @@ define(
     "prefix: host string, tensor_names: host string, shape_and_slices: host string -> tensors: host *@dtypes",
     attrs={"dtypes": REQUIRED},
     shape=lambda op: [Shape(None)] * len(op.attrs["dtypes"]),
-    kernel=_restore,
+    kernel=_compute_restore,
     gradient=NotDifferentiable("what it gives was read from a file"),
     effects=Effect.READS,
 )
@@ -378,8 +389,8 @@ def restore_v2(
     found = apply(
         "RestoreV2",
         prefix,
-        _vector(tensor_names),
-        _vector(shape_and_slices),
+        _text_vector(tensor_names),
+        _text_vector(shape_and_slices),
         name=name,
         dtypes=tuple(map(as_dtype, dtypes)),
     )

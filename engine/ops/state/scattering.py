@@ -14,14 +14,14 @@ from .variables import define_scatter
 def _rows_changed(function: str) -> Any:
     """Return a function combining rows of a buffer with updates; a scalar update goes to all rows."""
 
-    def change(xp: Any, buffer: Any, indices: Any, updates: Any) -> None:
+    def change_rows_of_buffer(xp: Any, buffer: Any, indices: Any, updates: Any) -> None:
         # Reshaping the buffer below makes views, because buffers of variables are C-contiguous; copies would be lost.
         width = math.prod(buffer.shape[1:])
         each = xp.broadcast_to(updates, indices.shape + buffer.shape[1:])
         rows = xp.ascontiguousarray(each).reshape(indices.size, width)
         combine_at(xp, function, buffer.reshape(buffer.shape[0], width), indices.reshape(-1), rows)
 
-    return change
+    return change_rows_of_buffer
 
 
 define_scatter("ScatterMul", dtypes.NUMERIC, _rows_changed("multiply"))

@@ -136,7 +136,7 @@ define(
 )
 
 
-def _add(xp: Any, a: Any, b: Any) -> Any:
+def _compute_series_add(xp: Any, a: Any, b: Any) -> Any:
     """Add two series slot by slot; an unwritten slot is zero, so the sum is the other side's value."""
     total = Series()
     for index in sorted({*a.indices(), *b.indices()}):
@@ -144,7 +144,9 @@ def _add(xp: Any, a: Any, b: Any) -> Any:
         if left is None or right is None:
             total.put(index, right if left is None else left)
         else:
-            total.put(index, _add(xp, left, right) if isinstance(left, Series) else xp.asarray(left + right))
+            total.put(
+                index, _compute_series_add(xp, left, right) if isinstance(left, Series) else xp.asarray(left + right)
+            )
     return total
 
 
@@ -153,12 +155,12 @@ define(
     "a: series, b: series -> sum: series",
     shape=lambda op: SCALAR,
     role=Role.SERIES,
-    kernel=_add,
+    kernel=_compute_series_add,
     gradient=_BY_WALK,
 )
 
 
-def _sum(xp: Any, series: Any, shape: Any, dtype: Any) -> Any:
+def _compute_series_sum(xp: Any, series: Any, shape: Any, dtype: Any) -> Any:
     total = xp.zeros(tuple(shape), dtype.numpy)
     for index in series.indices():
         total = total + series.get(index)
@@ -171,7 +173,7 @@ define(
     attrs={"dtype": REQUIRED},
     shape=lambda op: static_shape(op.inputs[1]),
     role=Role.SERIES,
-    kernel=_sum,
+    kernel=_compute_series_sum,
     gradient=_BY_WALK,
 )
 
@@ -179,7 +181,7 @@ define(
 def _sum_series(xp: Any, series: Any) -> Any:
     total = Series()
     for index in series.indices():
-        total = _add(xp, total, series.get(index))
+        total = _compute_series_add(xp, total, series.get(index))
     return total
 
 
@@ -193,7 +195,7 @@ define(
 )
 
 
-def _spread(xp: Any, value: Any, like: Any) -> Any:
+def _compute_series_spread(xp: Any, value: Any, like: Any) -> Any:
     """Put `value` into every slot of `like`: the transpose of a sum."""
     copies = Series()
     for index in like.indices():
@@ -206,12 +208,12 @@ define(
     "value: any, like: series -> copies: series",
     shape=lambda op: SCALAR,
     role=Role.SERIES,
-    kernel=_spread,
+    kernel=_compute_series_spread,
     gradient=_BY_WALK,
 )
 
 
-def _concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any) -> Any:
+def _compute_series_concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any) -> Any:
     rows = [series.get(index) for index in series.indices()]
     return xp.concatenate(rows) if rows else xp.zeros((0, *map(int, like[1:])), dtype.numpy)
 
@@ -222,14 +224,14 @@ define(
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: Shape(None) if Shape(op.attrs["shape"]).rank is None else Shape([None]) + op.attrs["shape"][1:],
     role=Role.SERIES,
-    kernel=_concat,
+    kernel=_compute_series_concat,
     gradient=_BY_WALK,
 )
 
 
-def _split(xp: Any, rows: Any, like: Any) -> Any:
+def _compute_series_split(xp: Any, rows: Any, like: Any) -> Any:
     parts, start = Series(), 0
-    # In slot order, as `_concat` joined the rows.
+    # In slot order, as `_compute_series_concat` joined the rows.
     for index in sorted(like.indices()):
         stop = start + len(like.get(index))
         parts.put(index, rows[start:stop])
@@ -242,6 +244,6 @@ define(
     "rows: T, like: series -> parts: series",
     shape=lambda op: SCALAR,
     role=Role.SERIES,
-    kernel=_split,
+    kernel=_compute_series_split,
     gradient=_BY_WALK,
 )

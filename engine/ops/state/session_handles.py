@@ -73,18 +73,18 @@ class KeptTensors(Resource):
             kept.value = None
 
 
-def _keep(xp: Any, context: KernelContext, value: Any) -> Any:
+def _keep_copy(xp: Any, context: KernelContext, value: Any) -> Any:
     """Keep a copy: the original may be a feed, a variable's buffer or a view of a larger array."""
     if context.step.long_calls is None or not is_large(value):
-        return _kept(context, _copied(value))
-    return _keep_later(context, context.step.later(_copied), value)
+        return _store_copy(context, _frozen_copy(value))
+    return _keep_later(context, context.step.later(_frozen_copy), value)
 
 
 async def _keep_later(context: KernelContext, call: Callable[..., LongCall], value: Any) -> Continuation:
-    return Continuation(partial(_kept, context, await call(value)))
+    return Continuation(partial(_store_copy, context, await call(value)))
 
 
-def _copied(value: Any) -> Any:
+def _frozen_copy(value: Any) -> Any:
     if not isinstance(value, (np.ndarray, np.generic)):
         return value.copy()
     copy = np.array(value, order="C")
@@ -92,7 +92,7 @@ def _copied(value: Any) -> Any:
     return copy
 
 
-def _kept(context: KernelContext, copy: Any) -> KeptTensor:
+def _store_copy(context: KernelContext, copy: Any) -> KeptTensor:
     return context.step.resources.get_or_create(_CONTAINER, "all", KeptTensors).keep(context.operation, copy)
 
 
@@ -101,7 +101,7 @@ define(
     "value: T -> handle: resource",
     where={"T": dtypes.VALUES},
     shape=scalar,
-    kernel=_keep,
+    kernel=_keep_copy,
     gradient=NotDifferentiable("a handle has no elements; the gradient is that of the value"),
     effects=Effect.WRITES,
     may_be_fetched=True,

@@ -52,9 +52,11 @@ class StackStorage(Resource):
         self._check_open(operation)
         dtype = dtypes.as_dtype(value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype)
         if dtype is not self.dtype:
-            raise self._error("was given another dtype", operation, wanted=self.dtype, got=dtype, hint="cast the value")
+            raise self._stack_error(
+                "was given another dtype", operation, wanted=self.dtype, got=dtype, hint="cast the value"
+            )
         if 0 <= self.max_size <= len(self.values):
-            raise self._error(
+            raise self._stack_error(
                 f"overflowed its max_size of {self.max_size}",
                 operation,
                 wanted=f"at most {self.max_size} values",
@@ -68,7 +70,7 @@ class StackStorage(Resource):
         """Take the top value."""
         self._check_open(operation)
         if dtype is not self.dtype:
-            raise self._error(
+            raise self._stack_error(
                 "was popped as another dtype",
                 operation,
                 wanted=self.dtype,
@@ -76,7 +78,7 @@ class StackStorage(Resource):
                 hint=f"give stack_pop elem_type='{self.dtype}'",
             )
         if not self.values:
-            raise self._error(
+            raise self._stack_error(
                 "is empty when calling stack_pop",
                 operation,
                 wanted="a value pushed before",
@@ -91,20 +93,20 @@ class StackStorage(Resource):
 
     def _check_open(self, operation: str) -> None:
         if self.closed:
-            raise self._error(
+            raise self._stack_error(
                 "was used after it was closed",
                 operation,
                 hint="let stack_close wait for the last use with control_dependencies",
             )
 
-    def _error(self, what: str, operation: str, **fields: Any) -> StackError:
+    def _stack_error(self, what: str, operation: str, **fields: Any) -> StackError:
         return StackError(f"stack '{self.name}' {what}", operation=operation, **fields)
 
 
 _REASON = NotDifferentiable("a stack moves values outside the graph's edges; gradients keep their own saved values")
 
 
-def _new(xp: Any, context: KernelContext, max_size: Any, *, elem_type: DType, stack_name: str) -> StackStorage:
+def _make_stack(xp: Any, context: KernelContext, max_size: Any, *, elem_type: DType, stack_name: str) -> StackStorage:
     made = StackStorage(elem_type, int(max_size), stack_name or context.operation)
     context.step.resources.add_to_step(context.step.number, made)
     return made
@@ -115,7 +117,7 @@ define(
     "max_size: host int32 -> handle: resource",
     attrs={"elem_type": REQUIRED, "stack_name": ""},
     shape=lambda op: SCALAR,
-    kernel=_new,
+    kernel=_make_stack,
     gradient=_REASON,
     effects=Effect.WRITES,
 )

@@ -225,7 +225,7 @@ class TableStorage(SharedResource):
         return partial(self._put_in, listed, values.copy())
 
 
-def _act(context: KernelContext, table: TableStorage, size: int, function: Callable[[], Any]) -> Any:
+def _act_on_table(context: KernelContext, table: TableStorage, size: int, function: Callable[[], Any]) -> Any:
     """Call a function on a table; a long call runs in a thread, in turn with others."""
     if context.step.threads is None:
         table.fill()
@@ -242,17 +242,17 @@ async def _act_later(context: KernelContext, table: TableStorage, size: int, fun
         if table.is_filled and size <= _LONG:
             return function()
 
-        def work() -> Any:
+        def fill_and_act() -> Any:
             table.fill()
             return function()
 
         assert context.step.threads is not None
-        call: Any = outside(context.step.threads, work)
+        call: Any = outside(context.step.threads, fill_and_act)
         await until_ended(call)
         return call.result()
 
 
-def _handle(xp: Any, context: KernelContext, *, shared_name: str, spec: TableSpec) -> TableStorage:
+def _table_handle(xp: Any, context: KernelContext, *, shared_name: str, spec: TableSpec) -> TableStorage:
     """Return the session's table of a shared name; OpError if its description differs."""
     return shared(
         context.step.resources,
@@ -265,36 +265,38 @@ def _handle(xp: Any, context: KernelContext, *, shared_name: str, spec: TableSpe
     )
 
 
-def _adopt(context: KernelContext, array: Array) -> Array:
+def _adopt_array(context: KernelContext, array: Array) -> Array:
     pool = context.step.contexts.pool
     return array if pool is None else pool.adopt(array)
 
 
-def _find(xp: Any, context: KernelContext, table: TableStorage, keys: Any, **_: Any) -> Any:
+def _find_keys(xp: Any, context: KernelContext, table: TableStorage, keys: Any, **_: Any) -> Any:
     keys = np.asarray(keys)
-    return _act(context, table, keys.size, lambda: _adopt(context, table.find(keys)))
+    return _act_on_table(context, table, keys.size, lambda: _adopt_array(context, table.find(keys)))
 
 
-def _insert(xp: Any, context: KernelContext, table: TableStorage, keys: Any, values: Any, **_: Any) -> Any:
+def _insert_keys(xp: Any, context: KernelContext, table: TableStorage, keys: Any, values: Any, **_: Any) -> Any:
     keys, values = np.asarray(keys), np.asarray(values)
-    return _act(context, table, keys.size, lambda: table.insert(keys, values))
+    return _act_on_table(context, table, keys.size, lambda: table.insert(keys, values))
 
 
-def _remove(xp: Any, context: KernelContext, table: TableStorage, keys: Any, **_: Any) -> Any:
+def _remove_keys(xp: Any, context: KernelContext, table: TableStorage, keys: Any, **_: Any) -> Any:
     keys = np.asarray(keys)
-    return _act(context, table, keys.size, lambda: table.remove(keys))
+    return _act_on_table(context, table, keys.size, lambda: table.remove(keys))
 
 
-def _size(xp: Any, context: KernelContext, table: TableStorage, **_: Any) -> Any:
-    return _act(context, table, 1, lambda: np.int64(len(table)))
+def _count_keys(xp: Any, context: KernelContext, table: TableStorage, **_: Any) -> Any:
+    return _act_on_table(context, table, 1, lambda: np.int64(len(table)))
 
 
-def _export(xp: Any, context: KernelContext, table: TableStorage, **_: Any) -> Any:
-    return _act(context, table, len(table), lambda: tuple(_adopt(context, each) for each in table.export()))
+def _export_table(xp: Any, context: KernelContext, table: TableStorage, **_: Any) -> Any:
+    return _act_on_table(
+        context, table, len(table), lambda: tuple(_adopt_array(context, each) for each in table.export())
+    )
 
 
-def _initialize(xp: Any, context: KernelContext, table: TableStorage, **_: Any) -> Any:
-    return _act(context, table, 1, lambda: None)
+def _initialize_table(xp: Any, context: KernelContext, table: TableStorage, **_: Any) -> Any:
+    return _act_on_table(context, table, 1, lambda: None)
 
 
 def _found_shape(op: Operation) -> Shape:
@@ -315,7 +317,7 @@ define(
     "-> handle: resource",
     attrs={"shared_name": REQUIRED, "spec": REQUIRED},
     shape=lambda op: SCALAR,
-    kernel=_handle,
+    kernel=_table_handle,
     gradient=_REASON,
     effects=Effect.READS,
     outlives_step=True,
@@ -328,21 +330,21 @@ for _type, _signature, _attrs, _shape, _kernel, _effects in (
         "handle: resource, keys: host any -> values: host @dtype",
         {"dtype": REQUIRED, "shape": ()},
         _found_shape,
-        _find,
+        _find_keys,
         _ACCESS,
     ),
-    ("TableInsert", "handle: resource, keys: host any, values: host any ->", {}, nothing, _insert, _CHANGE),
-    ("TableRemove", "handle: resource, keys: host any ->", {}, nothing, _remove, _CHANGE),
-    ("TableSize", "handle: resource -> size: host int64", {}, scalar, _size, _ACCESS),
+    ("TableInsert", "handle: resource, keys: host any, values: host any ->", {}, nothing, _insert_keys, _CHANGE),
+    ("TableRemove", "handle: resource, keys: host any ->", {}, nothing, _remove_keys, _CHANGE),
+    ("TableSize", "handle: resource -> size: host int64", {}, scalar, _count_keys, _ACCESS),
     (
         "TableExport",
         "handle: resource -> keys: host @key_dtype, values: host @dtype",
         {"key_dtype": REQUIRED, "dtype": REQUIRED, "shape": ()},
         _exported_shapes,
-        _export,
+        _export_table,
         _ACCESS,
     ),
-    ("TableInitialize", "handle: resource ->", {}, nothing, _initialize, _ACCESS),
+    ("TableInitialize", "handle: resource ->", {}, nothing, _initialize_table, _ACCESS),
 ):
     define(
         _type,

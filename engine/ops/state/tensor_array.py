@@ -39,7 +39,7 @@ def _element_shape(op: Operation) -> Shape:
     return Shape(op.attrs["element_shape"])
 
 
-def _loaded(op: Operation, element: Shape, lead: Shape, zeros: int) -> Shape:
+def _loaded_shape(op: Operation, element: Shape, lead: Shape, zeros: int) -> Shape:
     """Return the shape of read elements after the dimensions `lead`; input `zeros` is an unwritten element's shape."""
     if len(op.inputs) <= zeros:
         return lead + element
@@ -47,7 +47,7 @@ def _loaded(op: Operation, element: Shape, lead: Shape, zeros: int) -> Shape:
     return lead.merge(shape[: len(lead)]) + element.relax(shape[len(lead) :])
 
 
-def _count(op: Operation) -> Shape:
+def _stacked_count(op: Operation) -> Shape:
     """Return the number of stacked elements as a one-dimensional shape."""
     made = op.inputs[0].op
     size = op.attrs["size"]
@@ -58,15 +58,15 @@ def _count(op: Operation) -> Shape:
     return Shape([size])
 
 
-def _start() -> Tensor:
+def _initial_flow() -> Tensor:
     return constant(_FLOW)
 
 
-def _zeros(zeros: tuple[Any, ...]) -> Any:
+def _zeros_input(zeros: tuple[Any, ...]) -> Any:
     return zeros[0] if zeros else None
 
 
-def _new(
+def _make_tensor_array(
     xp: Any,
     context: KernelContext,
     size: Any,
@@ -112,7 +112,7 @@ define(
         "accepts_host_rows": False,
     },
     shape=lambda op: [SCALAR, SCALAR],
-    kernel=_new,
+    kernel=_make_tensor_array,
     gradient=_HANDLE,
     effects=Effect.WRITES,
 )
@@ -131,11 +131,11 @@ define(
 def _read_gradient(op: Operation, g: Tensor) -> list[Any]:
     handle, index, _, *zeros = op.inputs
     # The write begins a flow of its own: `gradients` adds up the flows of all reads, so order among sums is free.
-    flow = apply("TensorArrayWrite", gradient_array(handle), index, g, _start())
+    flow = apply("TensorArrayWrite", gradient_array(handle), index, g, _initial_flow())
     return [None, None, flow, *(None for _ in zeros)]
 
 
-def _row(op: Operation) -> tuple[Tensor, Tensor] | None:
+def _source_row(op: Operation) -> tuple[Tensor, Tensor] | None:
     """Return the value whose rows are exactly the array's elements, and the index of the read; None if unknown."""
     handle, index, flow, *zeros = op.inputs
     unstack, new = flow.op, handle.op
@@ -152,16 +152,16 @@ define(
     where=_ANY,
     attrs=_READ,
     shape=_element_shape,
-    kernel=lambda xp, context, array, index, flow, *zeros, **_: array.read(index, context, _zeros(zeros)),
+    kernel=lambda xp, context, array, index, flow, *zeros, **_: array.read(index, context, _zeros_input(zeros)),
     gradient=_read_gradient,
-    loads=lambda op, element: _loaded(op, element, SCALAR, 3),
-    row=_row,
+    loads=lambda op, element: _loaded_shape(op, element, SCALAR, 3),
+    row=_source_row,
     effects=Effect.READS,
     instruction="GET",
 )
 
 
-def _write(xp: Any, context: KernelContext, array: ArrayStorage, index: Any, value: Any, flow: Any) -> Any:
+def _write_element(xp: Any, context: KernelContext, array: ArrayStorage, index: Any, value: Any, flow: Any) -> Any:
     return then(array.write(index, value, context), flow)
 
 
@@ -185,7 +185,7 @@ define(
     "handle: resource, index: host I, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     shape=scalar,
-    kernel=_write,
+    kernel=_write_element,
     gradient=_write_gradient,
     stores=lambda op: op.inputs[2].shape,
     effects=Effect.WRITES,
@@ -194,7 +194,7 @@ define(
 )
 
 
-def _gather(
+def _gather_elements(
     xp: Any,
     context: KernelContext,
     array: ArrayStorage,
@@ -205,12 +205,12 @@ def _gather(
     element_shape: Shape,
 ) -> Any:
     """Read the elements at `indices`, stacked."""
-    return array.stack(np.asarray(indices), context, _zeros(zeros), Shape(element_shape))
+    return array.stack(np.asarray(indices), context, _zeros_input(zeros), Shape(element_shape))
 
 
 def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
     handle, indices, _, *zeros = op.inputs
-    flow = apply("TensorArrayScatter", gradient_array(handle), indices, g, _start())
+    flow = apply("TensorArrayScatter", gradient_array(handle), indices, g, _initial_flow())
     return [None, None, flow, *(None for _ in zeros)]
 
 
@@ -220,14 +220,14 @@ define(
     where=_ANY,
     attrs=_READ,
     shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
-    kernel=_gather,
+    kernel=_gather_elements,
     gradient=_gather_gradient,
-    loads=lambda op, element: _loaded(op, element, op.inputs[1].shape.merge(Shape([None])), 3),
+    loads=lambda op, element: _loaded_shape(op, element, op.inputs[1].shape.merge(Shape([None])), 3),
     effects=Effect.READS,
 )
 
 
-def _scatter(xp: Any, context: KernelContext, array: ArrayStorage, indices: Any, value: Any, flow: Any) -> Any:
+def _scatter_elements(xp: Any, context: KernelContext, array: ArrayStorage, indices: Any, value: Any, flow: Any) -> Any:
     return then(array.write_rows(np.asarray(indices), value, context), flow)
 
 
@@ -252,7 +252,7 @@ define(
     where=_ANY,
     shape=scalar,
     retry=False,
-    kernel=_scatter,
+    kernel=_scatter_elements,
     gradient=_scatter_gradient,
     stores=lambda op: op.inputs[2].shape[1:],
     effects=Effect.WRITES,
@@ -260,7 +260,7 @@ define(
 )
 
 
-def _stack(
+def _stack_elements(
     xp: Any,
     context: KernelContext,
     array: ArrayStorage,
@@ -271,14 +271,14 @@ def _stack(
     size: int | None,
 ) -> Any:
     """Read all elements, stacked; in a gradient array the first size in `zeros` is their number."""
-    shape = _zeros(zeros)
+    shape = _zeros_input(zeros)
     count = array.size if shape is None else int(shape[0])
     return array.stack(range(count), context, shape, Shape(element_shape))
 
 
 def _stack_gradient(op: Operation, g: Tensor) -> list[Any]:
     handle, _, *zeros = op.inputs
-    flow = apply("TensorArrayUnstack", gradient_array(handle), g, _start())
+    flow = apply("TensorArrayUnstack", gradient_array(handle), g, _initial_flow())
     return [None, flow, *(None for _ in zeros)]
 
 
@@ -287,14 +287,14 @@ define(
     "handle: resource, flow: host float32, zeros: host *int32 -> value: @dtype",
     attrs={**_READ, "size": None},
     shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
-    kernel=_stack,
+    kernel=_stack_elements,
     gradient=_stack_gradient,
-    loads=lambda op, element: _loaded(op, element, _count(op), 2),
+    loads=lambda op, element: _loaded_shape(op, element, _stacked_count(op), 2),
     effects=Effect.READS,
 )
 
 
-def _unstack(
+def _unstack_value(
     xp: Any,
     context: KernelContext,
     array: ArrayStorage,
@@ -337,7 +337,7 @@ define(
     attrs={"host_backed": False, "blocks": ()},
     shape=scalar,
     retry=False,
-    kernel=_unstack,
+    kernel=_unstack_value,
     gradient=_unstack_gradient,
     stores=lambda op: op.inputs[1].shape[1:],
     effects=Effect.WRITES,
@@ -369,7 +369,7 @@ define(
 )
 
 
-def _concat(
+def _concat_elements(
     xp: Any, context: KernelContext, array: ArrayStorage, flow: Any, *like: Any, dtype: DType, element_shape: Shape
 ) -> Any:
     return array.concat(like, context, element_shape)
@@ -379,7 +379,7 @@ def _concat_gradient(op: Operation, g: Tensor, _: Any = None) -> list[Any]:
     handle, _flow, *like = op.inputs
     if g is None:
         return [None for _ in op.inputs]
-    flow = apply("TensorArraySplit", gradient_array(handle), g, op.outputs[1], _start())
+    flow = apply("TensorArraySplit", gradient_array(handle), g, op.outputs[1], _initial_flow())
     return [None, flow, *(None for _ in like)]
 
 
@@ -388,13 +388,13 @@ define(
     "handle: resource, flow: host float32, like: host *int32 -> value: @dtype, lengths: host int32",
     attrs=_READ,
     shape=lambda op: [Shape([None]) + _element_shape(op)[1:], Shape([None])],
-    kernel=_concat,
+    kernel=_concat_elements,
     gradient=_concat_gradient,
     effects=Effect.READS,
 )
 
 
-def _split(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, lengths: Any, flow: Any) -> Any:
+def _split_value(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, lengths: Any, flow: Any) -> Any:
     return then(array.split(value, lengths, context), flow)
 
 
@@ -419,7 +419,7 @@ define(
     where=_ANY,
     shape=scalar,
     retry=False,
-    kernel=_split,
+    kernel=_split_value,
     gradient=_split_gradient,
     stores=lambda op: Shape([None]) + op.inputs[1].shape[1:],
     effects=Effect.WRITES,

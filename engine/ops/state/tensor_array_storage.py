@@ -17,7 +17,7 @@ from ...kernels.memory.swappable import SwappableArray
 from ..support.context import KernelContext, Wait
 from .element_blocks import Blocks
 from .element_sums import Addend, ElementSums
-from .joined_arrays import concatenated_with_lengths, joined, not_read_if_refused, stacked
+from .joined_arrays import concatenated_with_lengths, join_values, not_read_if_refused, stack_values
 
 Array = np.ndarray[Any, Any]
 
@@ -128,16 +128,16 @@ class ArrayStorage(Elements, Resource):
 
     def write_all(self, pairs: Iterable[tuple[int, Any]], context: KernelContext) -> Wait | None:
         """Write several elements, given with their indices; return the wait for sums in a thread, if any."""
-        addends = [each for index, value in pairs if (each := self._put(index, value, context)) is not None]
+        addends = [each for index, value in pairs if (each := self._put_element(index, value, context)) is not None]
         if not addends:
             return None
         self.sums = self.sums or ElementSums(self.xp)
         return self.sums.add(addends, context)
 
-    def _put(self, index: int, value: Any, context: KernelContext) -> Addend | None:
+    def _put_element(self, index: int, value: Any, context: KernelContext) -> Addend | None:
         """Write an element for the first time; for a repeated write return the addend."""
         index, array = int(index), value if hasattr(value, "shape") else np.asarray(value)
-        element = self._slot(index, context, grow=True)
+        element = self._element_slot(index, context, grow=True)
         self._check_value(index, array, context)
         if element.reader is None and element.shape is None:
             element.value = self.swapper.entry_for(array) if self.swappable else array
@@ -173,21 +173,21 @@ class ArrayStorage(Elements, Resource):
         Of an element perhaps off the device return the future of its array, or without `wait` its SwappableArray.
         """
         index = int(index)
-        element = self._slot(index, context, grow=self.primal is not None)
+        element = self._element_slot(index, context, grow=self.primal is not None)
         if element.value is None and element.shape is not None:
-            raise self._error(
-                f"{self._at(index)} was already read, and cleared by that read",
+            raise self._array_error(
+                f"{self._describe_index(index)} was already read, and cleared by that read",
                 context,
-                got=f"first read by {_who(element.reader)}",
+                got=f"first read by {_describe_instance(element.reader)}",
                 hint="make the array with clear_after_read=False",
             )
         value = element.value
         if isinstance(value, SwappableArray) and wait:
-            value = self._fetch(index)
+            value = self._fetch_element(index)
         if element.reader is None:
             element.reader = (context.operation, context.iteration)
         if value is None:
-            return self._zeros(index, zeros, context)
+            return self._zeros_of_element(index, zeros, context)
         if self.clear_after_read:
             element.value = None
         return value
@@ -214,7 +214,7 @@ class ArrayStorage(Elements, Resource):
 
     def read_block(self, index: int, count: int, context: KernelContext) -> Any:
         """Return an element's block of `count` rows, or the future of the block."""
-        self._slot(index, context, grow=False)
+        self._element_slot(index, context, grow=False)
         blocks = self.blocks[count]
         block = blocks.at(index // count)
         if isinstance(block, SwappableArray):
@@ -227,10 +227,10 @@ class ArrayStorage(Elements, Resource):
         if reads:
             self.read(index, context, wait=False)
         else:
-            self._slot(index, context, grow=False)
+            self._element_slot(index, context, grow=False)
         return block[index % count, ...]
 
-    def _fetch(self, index: int) -> Any:
+    def _fetch_element(self, index: int) -> Any:
         array, coming = self.swapper.read(self, index, self.clear_after_read)
         return coming if array is None else array
 
@@ -247,11 +247,11 @@ class ArrayStorage(Elements, Resource):
             values = self.read_many(indices, context, zeros)
             if values:
                 self._check_equal(indices, values, context)
-                return joined(partial(stacked, self.xp), values, put_back, context)
+                return join_values(partial(stack_values, self.xp), values, put_back, context)
         shape = static if zeros is None else Shape(zeros[1:])
         shape = shape if shape.is_fully_known else self.element_shape
         if not shape.is_fully_known:
-            raise self._error(
+            raise self._array_error(
                 f"no elements of TensorArray '{self.name}' can be stacked without a known element shape",
                 context,
                 wanted="a fully known element shape",
@@ -264,7 +264,7 @@ class ArrayStorage(Elements, Resource):
         """Write the rows of an array to several elements (rule 110); return the wait for sums in a thread."""
         rows = rows if self.keeps_on_host(rows) else self.xp.asarray(rows)
         if rows.ndim == 0 or len(rows) != len(indices):
-            raise self._error(
+            raise self._array_error(
                 f"TensorArray '{self.name}' needs one row for each index",
                 context,
                 wanted=f"{len(indices)} rows",
@@ -302,9 +302,9 @@ class ArrayStorage(Elements, Resource):
             else:
                 values = self.read_many(range(self.size), context)
             if not values:
-                return self._nothing(like, context, static), np.zeros(0, np.int32)
+                return self._empty_concatenation(like, context, static), np.zeros(0, np.int32)
             self._check_concat(values, context)
-            return joined(partial(concatenated_with_lengths, self.xp), values, put_back, context)
+            return join_values(partial(concatenated_with_lengths, self.xp), values, put_back, context)
 
     def _values_of(self, indices: Any) -> list[tuple[Element, Any]]:
         elements = self.elements
@@ -314,7 +314,7 @@ class ArrayStorage(Elements, Resource):
         """Write consecutive pieces of `value` of these lengths (rule 110); return the wait for sums in a thread."""
         value, lengths = self.xp.asarray(value), np.asarray(lengths)
         if lengths.ndim != 1 or (lengths < 0).any():
-            raise self._error(
+            raise self._array_error(
                 f"split of TensorArray '{self.name}' needs a vector of lengths",
                 context,
                 wanted="non-negative integers of shape [n]",
@@ -322,7 +322,7 @@ class ArrayStorage(Elements, Resource):
                 hint="compute them from shapes, as shape(t)[0]",
             )
         if value.ndim == 0 or lengths.sum() != len(value):
-            raise self._error(
+            raise self._array_error(
                 f"the lengths of a split of TensorArray '{self.name}' do not sum to the first dimension",
                 context,
                 wanted=f"a sum of {len(value)}" if value.ndim else "a value of rank 1 or more",
@@ -330,7 +330,7 @@ class ArrayStorage(Elements, Resource):
                 hint="slice the value, or give a length for each row that is left",
             )
         if not self.dynamic_size and len(lengths) != self.size:
-            raise self._error(
+            raise self._array_error(
                 f"split needs as many lengths as TensorArray '{self.name}' has elements",
                 context,
                 wanted=self.size,
@@ -342,13 +342,13 @@ class ArrayStorage(Elements, Resource):
         pieces = (value[end - length : end] for end, length in zip(ends, lengths, strict=True))
         return self.write_all(enumerate(pieces), context)
 
-    def _slot(self, index: int, context: KernelContext, *, grow: bool) -> Element:
+    def _element_slot(self, index: int, context: KernelContext, *, grow: bool) -> Element:
         """Return an element, made first if the array may grow; TensorArrayError if the index is out of bounds."""
         self._check_open(context)
         if index >= self.count and grow and self.dynamic_size:
-            self._grow(index, context)
+            self._grow_to(index, context)
         if not 0 <= index < self.count:
-            raise self._error(
+            raise self._array_error(
                 f"index {index} of TensorArray '{self.name}' is out of bounds",
                 context,
                 wanted=f"0 <= index < size {self.size}",
@@ -361,10 +361,10 @@ class ArrayStorage(Elements, Resource):
         if self.dynamic_size and not self.frozen and not self.closed:
             self.grow(size)
 
-    def _grow(self, index: int, context: KernelContext) -> None:
+    def _grow_to(self, index: int, context: KernelContext) -> None:
         """Make an array of dynamic size long enough for an index; TensorArrayError if its size is frozen."""
         if self.frozen:
-            raise self._error(
+            raise self._array_error(
                 f"TensorArray '{self.name}' can not grow to index {index}: its size {self.size} was fixed when a "
                 "gradient array was made of it",
                 context,
@@ -375,8 +375,8 @@ class ArrayStorage(Elements, Resource):
     def _check_sum(self, index: int, element: Element, array: Array, context: KernelContext) -> None:
         """Refuse an addend of another shape than the element."""
         if element.value is None or array.shape != element.shape:
-            raise self._error(
-                f"{self._at(index)} sums writes of one shape only",
+            raise self._array_error(
+                f"{self._describe_index(index)} sums writes of one shape only",
                 context,
                 wanted=list(element.shape or ()),
                 got=list(array.shape),
@@ -387,19 +387,19 @@ class ArrayStorage(Elements, Resource):
         """Raise the error about a second write, or a write after a read, naming both operations."""
         written = element.shape is not None and self.primal is None
         verb, first = ("written", element.writer) if written else ("read", element.reader)
-        raise self._error(
-            f"{self._at(index)} has already been {'written to' if written else 'read'}",
+        raise self._array_error(
+            f"{self._describe_index(index)} has already been {'written to' if written else 'read'}",
             context,
             wanted="one write to each index, before it is read",
-            got=f"first {verb} by {_who(first)}, now written by {_who((context.operation, context.iteration))}",
+            got=f"first {verb} by {_describe_instance(first)}, now written by {_describe_instance((context.operation, context.iteration))}",
             hint="write to another index; order is carried by the array that write returns",
         )
 
     def _check_value(self, index: int, array: Array, context: KernelContext) -> None:
         """Refuse another dtype or shape; the first value of an array of identical shapes sets the shape."""
         if array.dtype != self.dtype:
-            raise self._error(
-                f"{self._at(index)} was given another dtype",
+            raise self._array_error(
+                f"{self._describe_index(index)} was given another dtype",
                 context,
                 wanted=self.element_type,
                 got=as_dtype(array.dtype),
@@ -409,8 +409,8 @@ class ArrayStorage(Elements, Resource):
             return
         shape = Shape(array.shape)
         if not self.element_shape.includes(shape):
-            raise self._error(
-                f"{self._at(index)} was given another shape",
+            raise self._array_error(
+                f"{self._describe_index(index)} was given another shape",
                 context,
                 wanted=self.element_shape,
                 got=shape,
@@ -419,15 +419,15 @@ class ArrayStorage(Elements, Resource):
         if self.identical_shapes:
             self.element_shape, self.exact = shape, shape.as_tuple()
 
-    def _zeros(self, index: int, zeros: Sequence[int] | None, context: KernelContext) -> Array:
+    def _zeros_of_element(self, index: int, zeros: Sequence[int] | None, context: KernelContext) -> Array:
         """Return the zeros of an unwritten element; TensorArrayError if its shape is unknown."""
         shape = Shape(None if zeros is None else [int(d) for d in zeros])
         if self.primal is not None and not shape.is_fully_known:
             shape = self.primal.shape_at(index)
         shape = shape if shape.is_fully_known else self.element_shape
         if not shape.is_fully_known:
-            raise self._error(
-                f"could not read {self._at(index)}: it was never written, and its shape is not known",
+            raise self._array_error(
+                f"could not read {self._describe_index(index)}: it was never written, and its shape is not known",
                 context,
                 wanted="a written element, or a fully known element shape",
                 got=shape,
@@ -442,11 +442,11 @@ class ArrayStorage(Elements, Resource):
             return self.primal.shape_at(index)
         return self.element_shape if known is None else Shape(known)
 
-    def _nothing(self, like: Sequence[Any], context: KernelContext, static: Shape) -> Array:
+    def _empty_concatenation(self, like: Sequence[Any], context: KernelContext, static: Shape) -> Array:
         """Return the concatenation of no elements; TensorArrayError if the element shape is unknown."""
         shape = Shape(like[0][1:]) if like else static.merge(self.element_shape)[1:]
         if not shape.is_fully_known:
-            raise self._error(
+            raise self._array_error(
                 f"no elements of TensorArray '{self.name}' can be joined without a known element shape",
                 context,
                 got=self.element_shape,
@@ -460,7 +460,7 @@ class ArrayStorage(Elements, Resource):
             return
         for index, value in zip(indices, values, strict=True):
             if value.shape != values[0].shape:
-                raise self._error(
+                raise self._array_error(
                     f"elements of TensorArray '{self.name}' differ in shape and can not be stacked",
                     context,
                     wanted=list(values[0].shape),
@@ -472,7 +472,7 @@ class ArrayStorage(Elements, Resource):
         """Refuse to join scalars, or elements that differ in other dimensions than the first."""
         for index, value in enumerate(values):
             if len(value.shape) == 0 or value.shape[1:] != values[0].shape[1:]:
-                raise self._error(
+                raise self._array_error(
                     f"elements of TensorArray '{self.name}' can not be joined along their first dimension",
                     context,
                     wanted="rank 1 or more, and equal trailing dimensions",
@@ -482,19 +482,19 @@ class ArrayStorage(Elements, Resource):
 
     def _check_open(self, context: KernelContext) -> None:
         if self.closed:
-            raise self._error(
+            raise self._array_error(
                 f"TensorArray '{self.name}' was used after it was closed",
                 context,
                 hint="let close wait for the last use with control_dependencies",
             )
 
-    def _at(self, index: int) -> str:
+    def _describe_index(self, index: int) -> str:
         return f"index {index} of TensorArray '{self.name}' (size {self.size})"
 
     @staticmethod
-    def _error(what: str, context: KernelContext, **fields: Any) -> TensorArrayError:
+    def _array_error(what: str, context: KernelContext, **fields: Any) -> TensorArrayError:
         return TensorArrayError(what, operation=context.operation, **fields)
 
 
-def _who(instance: tuple[str, int] | None) -> str:
+def _describe_instance(instance: tuple[str, int] | None) -> str:
     return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"

@@ -15,7 +15,7 @@ from ...base.shapes import Shape
 Array = np.ndarray[Any, Any]
 
 
-def fitting(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Array]:
+def fit_values(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Array]:
     """Return values as arrays that fit the variables of the same names.
 
     Parameters
@@ -29,15 +29,17 @@ def fitting(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str
     GraphError, DtypeError, ShapeError
         If a name is unknown, or a value does not fit its variable.
     """
-    return {name: _fitting(name, value, variables) for name, value in values.items()}
+    return {name: _fit_value(name, value, variables) for name, value in values.items()}
 
 
-def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
+def _fit_value(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
     """Return a value as an array of its variable's dtype; ShapeError if its shape does not fit."""
     if name not in variables:
         raise no_such_variable(name, variables)
     variable = variables[name]
-    array = _unread(value, variable.dtype) if isinstance(value, UnreadArray) else as_array(value, variable.dtype)
+    array = (
+        _checked_unread(value, variable.dtype) if isinstance(value, UnreadArray) else as_array(value, variable.dtype)
+    )
     if not variable.shape.includes(Shape(array.shape)):
         raise ShapeError(
             f"a value does not fit variable '{name}'",
@@ -49,7 +51,7 @@ def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
     return array
 
 
-def _unread(value: Any, dtype: DType) -> Any:
+def _checked_unread(value: Any, dtype: DType) -> Any:
     found = as_dtype(value.dtype)
     if found is not dtype:
         raise DtypeError("this array has another dtype", wanted=dtype, got=found, hint="restore it with cast=True")

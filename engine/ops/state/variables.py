@@ -66,9 +66,9 @@ class VariableSlot(Resource):
 
     def read(self, operation: str | None = None) -> Array:
         """Return the buffer; UninitializedVariableError if no value was assigned yet (rule 22)."""
-        return self._initialized(self._buffer, operation)
+        return self._require_initialized(self._buffer, operation)
 
-    def _initialized(self, buffer: Array | None, operation: str | None = None) -> Array:
+    def _require_initialized(self, buffer: Array | None, operation: str | None = None) -> Array:
         """Return `buffer`; UninitializedVariableError for None."""
         if buffer is None:
             raise UninitializedVariableError(
@@ -84,7 +84,7 @@ class VariableSlot(Resource):
 
     async def _read_later(self, operation: str) -> Continuation:
         async with self.turns.turn():
-            return Continuation(functools.partial(self._initialized, self._buffer, operation))
+            return Continuation(functools.partial(self._require_initialized, self._buffer, operation))
 
     @property
     def in_host(self) -> Array | None:
@@ -121,21 +121,27 @@ class VariableSlot(Resource):
         """Assign a copy of `value`; return the new buffer or an awaitable (see `_update`)."""
         array = value if hasattr(value, "shape") else np.asarray(value)
 
-        def change(buffer: Array | None, alone: bool) -> Array:
-            return _filled(buffer, array) if alone and _fits(buffer, array) else _frozen(_copied(array))
+        def fill_or_copy(buffer: Array | None, alone: bool) -> Array:
+            return (
+                _fill_buffer(buffer, array)
+                if alone and _can_copy_into(buffer, array)
+                else _freeze_buffer(_contiguous_copy(array))
+            )
 
-        return self._update(change, array.nbytes, context)
+        return self._update_value(fill_or_copy, array.nbytes, context)
 
     def combine(self, function: np.ufunc, value: Any, context: KernelContext | None = None) -> Any:
         """Replace the value by ``function(old, value)``; OpError if the shapes differ."""
         operation = None if context is None else context.operation
 
-        def change(buffer: Array | None, alone: bool) -> Array:
-            old = self._initialized(buffer, operation)
+        def combine_values(buffer: Array | None, alone: bool) -> Array:
+            old = self._require_initialized(buffer, operation)
             self._check_shape(old.shape, _shape_of(value), operation)
-            return _write(old if alone else np.empty_like(old, order="C"), lambda out: function(old, value, out=out))
+            return _write_exclusively(
+                old if alone else np.empty_like(old, order="C"), lambda out: function(old, value, out=out)
+            )
 
-        return self._update(change, getattr(value, "nbytes", 0), context)
+        return self._update_value(combine_values, getattr(value, "nbytes", 0), context)
 
     def scatter(
         self,
@@ -151,17 +157,17 @@ class VariableSlot(Resource):
         """
         operation = None if context is None else context.operation
 
-        def change(buffer: Array | None, alone: bool) -> Array:
-            old = self._initialized(buffer, operation)
+        def change_rows(buffer: Array | None, alone: bool) -> Array:
+            old = self._require_initialized(buffer, operation)
             if not by_vectors:
                 self._check_rows(old.shape, np.asarray(indices), _shape_of(updates), operation)
-            return _write(old if alone else old.copy(), lambda out: put(out, indices, updates))
+            return _write_exclusively(old if alone else old.copy(), lambda out: put(out, indices, updates))
 
         touched = _ROW_BY_ROW * (np.size(indices) * 8 + getattr(updates, "nbytes", 0))
         copied = 0 if self._buffer is None or self._is_alone() else self._buffer.nbytes
-        return self._update(change, touched + copied, context)
+        return self._update_value(change_rows, touched + copied, context)
 
-    def _update(self, change: Change, nbytes: int, context: KernelContext | None) -> Any:
+    def _update_value(self, change: Change, nbytes: int, context: KernelContext | None) -> Any:
         """Replace the value by ``change(buffer, alone)``, now or after the pending updates.
 
         Parameters
@@ -180,7 +186,7 @@ class VariableSlot(Resource):
         """
         calls = None if context is None else context.step.long_calls
         if context is not None and calls is not None and (nbytes >= copies.LARGE or self.turns.taken):
-            return self._elsewhere(context.step.later(change))
+            return self._update_in_thread(context.step.later(change))
         if self.turns.taken:
             # Tried again after the wait: by then readers may hold the buffer, or further updates may be pending.
             return self._update_later(change, nbytes, context)
@@ -191,7 +197,7 @@ class VariableSlot(Resource):
     def _is_alone(self) -> bool:
         return sys.getrefcount(self._buffer) == _ALONE
 
-    async def _elsewhere(self, call: Callable[..., LongCall]) -> Continuation:
+    async def _update_in_thread(self, call: Callable[..., LongCall]) -> Continuation:
         """Run an update in a thread in its turn; a started update ends before a cancelled step does."""
         async with self.turns.turn():
             alone = self._is_alone()
@@ -209,17 +215,17 @@ class VariableSlot(Resource):
     async def _update_later(self, change: Change, nbytes: int, context: KernelContext | None) -> Continuation:
         """Wait for the pending updates, then try again."""
         async with self.turns.turn():
-            return Continuation(functools.partial(self._update, change, nbytes, context))
+            return Continuation(functools.partial(self._update_value, change, nbytes, context))
 
     def made_for(self, array: Array) -> Array | None:
         """Return the new buffer for an assignment, a copy of the array; None to write the old buffer in place."""
         # Called before any slot changes, so that several variables are assigned together or not at all: a large copy is
         # made here, a small one by `store`. Without memory for a copy `store` overwrites the buffer, which cannot fail.
-        in_place = self._is_alone() and _fits(self._buffer, array)
+        in_place = self._is_alone() and _can_copy_into(self._buffer, array)
         if in_place and not copies.is_large(array):
             return None
         try:
-            return _copied(array)
+            return _contiguous_copy(array)
         except MemoryError:
             if in_place:
                 return None
@@ -227,7 +233,7 @@ class VariableSlot(Resource):
 
     def store(self, array: Array, made: Array | None) -> Array:
         """Assign an array, with the buffer returned by `made_for`."""
-        self._buffer = _frozen(made) if made is not None else _filled(self._buffer, array)
+        self._buffer = _freeze_buffer(made) if made is not None else _fill_buffer(self._buffer, array)
         return self._buffer
 
     def _check_shape(self, shape: tuple[int, ...], got: tuple[int, ...], operation: str | None) -> None:
@@ -264,7 +270,7 @@ class VariableSlot(Resource):
             )
 
 
-def _fits(buffer: Array | None, array: Array) -> bool:
+def _can_copy_into(buffer: Array | None, array: Array) -> bool:
     """Return True if an array can be copied into a buffer."""
     if buffer is None or isinstance(array, UnreadArray):
         return False
@@ -272,15 +278,15 @@ def _fits(buffer: Array | None, array: Array) -> bool:
     return same and isinstance(buffer, np.ndarray) == isinstance(array, (np.ndarray, np.generic))
 
 
-def _filled(buffer: Any, array: Array) -> Array:
-    return _write(buffer, lambda buffer: np.copyto(buffer, array))
+def _fill_buffer(buffer: Any, array: Array) -> Array:
+    return _write_exclusively(buffer, lambda buffer: np.copyto(buffer, array))
 
 
-def _frozen(buffer: Array) -> Array:
-    return _write(buffer, lambda buffer: None)
+def _freeze_buffer(buffer: Array) -> Array:
+    return _write_exclusively(buffer, lambda buffer: None)
 
 
-def _write(buffer: Array, fill: Callable[[Array], Any]) -> Array:
+def _write_exclusively(buffer: Array, fill: Callable[[Array], Any]) -> Array:
     """Fill a buffer without other writers; afterwards it is read-only."""
     # Readers hold the buffer itself; the flag makes their writes an error. CuPy has no such flag.
     if isinstance(buffer, np.ndarray):
@@ -293,7 +299,7 @@ def _write(buffer: Array, fill: Callable[[Array], Any]) -> Array:
     return buffer
 
 
-def _copied(array: Any) -> Array:
+def _contiguous_copy(array: Any) -> Array:
     """Return a C-contiguous copy in the memory of the array."""
     return np.array(array, order="C") if isinstance(array, (np.ndarray, np.generic)) else array.copy()
 
@@ -312,22 +318,22 @@ def prepare_slots(slots: Iterable[VariableSlot], arrays: Mapping[str, Array]) ->
     # All buffers are made before the first assignment, so that an error leaves every variable as it was.
     changes = [slot.restore(arrays[slot.name]) for slot in slots]
 
-    def change() -> None:
+    def apply_changes() -> None:
         for each in changes:
             each()
 
-    return change
+    return apply_changes
 
 
 def updates_variable(type: str) -> bool:
     """Return True if operations of a type change a variable."""
     definition = definition_of(type)
-    return definition.ordered is _ordered and Effect.WRITES in definition.effects
+    return definition.ordered is _order_key and Effect.WRITES in definition.effects
 
 
 def uses_variable(type: str) -> bool:
     """Return True if operations of a type read or change a variable."""
-    return definition_of(type).ordered is _ordered
+    return definition_of(type).ordered is _order_key
 
 
 def variable_key(handle: Tensor) -> tuple[str, str] | None:
@@ -335,14 +341,14 @@ def variable_key(handle: Tensor) -> tuple[str, str] | None:
     return (CONTAINER, handle.op.attrs["shared_name"]) if handle.op.type == "VariableHandle" else None
 
 
-def _ordered(op: Operation) -> tuple[str, str] | None:
+def _order_key(op: Operation) -> tuple[str, str] | None:
     return variable_key(op.inputs[0]) if op.attrs.get("ordered", True) else None
 
 
 _STATE = NotDifferentiable("it changes state; gradients flow through the values that variables are read as")
 
 
-def _handle(xp: Any, context: KernelContext, *, shared_name: str, **_: Any) -> VariableSlot:
+def _variable_handle(xp: Any, context: KernelContext, *, shared_name: str, **_: Any) -> VariableSlot:
     return context.step.resources.get_or_create(CONTAINER, shared_name, VariableSlot)
 
 
@@ -351,7 +357,7 @@ define(
     "-> handle: resource",
     attrs={"shared_name": REQUIRED, "dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: SCALAR,
-    kernel=_handle,
+    kernel=_variable_handle,
     gradient=NotDifferentiable("a handle has no inputs; a variable's gradient is the cotangent of its handle"),
     effects=Effect.READS,
     outlives_step=True,
@@ -366,7 +372,7 @@ define(
     kernel=lambda xp, context, slot, **_: slot.read_for(context),
     gradient=lambda op, g: [g],
     effects=Effect.READS,
-    ordered=_ordered,
+    ordered=_order_key,
 )
 
 define(
@@ -376,11 +382,11 @@ define(
     kernel=lambda xp, context, slot: np.bool_(slot.is_initialized),
     gradient=NotDifferentiable("its result is a bool"),
     effects=Effect.READS,
-    ordered=_ordered,
+    ordered=_order_key,
 )
 
 
-def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape, **_: Any) -> Any:
+def _compute_assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape, **_: Any) -> Any:
     """Assign a value; OpError if its shape does not fit the declared shape."""
     if not shape.includes(Shape(_shape_of(value))):
         raise OpError(
@@ -398,11 +404,11 @@ define(
     "handle: resource, value: T -> result: T",
     attrs={"shape": Shape(None), "ordered": True},
     shape=lambda op: Shape(op.attrs["shape"]).merge(op.inputs[1].shape),
-    kernel=_assign,
+    kernel=_compute_assign,
     result_is_input=1,
     gradient=_STATE,
     effects=Effect.WRITES,
-    ordered=_ordered,
+    ordered=_order_key,
 )
 
 
@@ -421,7 +427,7 @@ def _define_update(type: str, function: np.ufunc) -> None:
         kernel=lambda xp, context, slot, value, **_: slot.combine(function, value, context),
         gradient=_STATE,
         effects=Effect.WRITES,
-        ordered=_ordered,
+        ordered=_order_key,
     )
 
 
@@ -445,11 +451,11 @@ def define_scatter(
         Whether indices are vectors naming elements or blocks (checked by `change`), instead of row numbers.
     """
 
-    def kernel(xp: Any, context: KernelContext, slot: VariableSlot, indices: Any, updates: Any, **_: Any) -> Any:
-        def put(buffer: Array, indices: Any, updates: Any) -> Any:
+    def scatter_rows(xp: Any, context: KernelContext, slot: VariableSlot, indices: Any, updates: Any, **_: Any) -> Any:
+        def put_rows(buffer: Array, indices: Any, updates: Any) -> Any:
             return change(xp, buffer, xp.asarray(indices), updates)
 
-        return slot.scatter(put, indices, updates, context, by_vectors)
+        return slot.scatter(put_rows, indices, updates, context, by_vectors)
 
     define(
         type,
@@ -457,10 +463,10 @@ def define_scatter(
         where={"I": dtypes.INDEX, "T": allowed},
         attrs={"shape": Shape(None), "ordered": True},
         shape=_state_shape,
-        kernel=kernel,
+        kernel=scatter_rows,
         gradient=_STATE,
         effects=Effect.WRITES,
-        ordered=_ordered,
+        ordered=_order_key,
     )
 
 

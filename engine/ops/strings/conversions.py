@@ -20,14 +20,14 @@ from ..support.arguments import static_int
 from ..support.common import same_as
 from ..support.interpreter import elements
 from ..support.literals import c128, f32, f64, flags, i32, i64
-from .elementwise import STRINGS, words
-from .kernels import each, numbers, python_calls, strings
+from .elementwise import STRINGS, string_array
+from .kernels import kernel_for_each, make_numbers, make_strings, python_calls
 
 _NUMBERS = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 _BASE64 = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
-def _parsed(text: str, of: type) -> Any:
+def _parse_number(text: str, of: type) -> Any:
     if "_" in text or not text.isascii():  # Python reads digits of all scripts, and underscores between digits
         raise ValueError(repr(text))
     return of(text)
@@ -40,7 +40,7 @@ def _to_number(xp: Any, x: Any, dtype: Any) -> Any:
     try:
         # Numbers too large for float32 become infinite, without a warning.
         with np.errstate(over="ignore"):
-            return numbers((_parsed(text, of) for text in elements(x)), kind.numpy, x.shape)
+            return make_numbers((_parse_number(text, of) for text in elements(x)), kind.numpy, x.shape)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"string_to_number: this is no {kind}: {error}") from None
 
@@ -55,10 +55,10 @@ define(
     kernel=_to_number,
     gradient=STRINGS,
     samples=[
-        Sample([words(["1.5", " -2e3 ", "inf", "nan"])], f32([1.5, -2000, np.inf, np.nan])),
-        Sample([words([["7"], ["-3"]])], i64([[7], [-3]]), {"dtype": dtypes.int64}),
-        Sample([words("0.1")], f64(0.1), {"dtype": dtypes.float64}),
-        Sample([words([])], i32([]), {"dtype": dtypes.int32}),
+        Sample([string_array(["1.5", " -2e3 ", "inf", "nan"])], f32([1.5, -2000, np.inf, np.nan])),
+        Sample([string_array([["7"], ["-3"]])], i64([[7], [-3]]), {"dtype": dtypes.int64}),
+        Sample([string_array("0.1")], f64(0.1), {"dtype": dtypes.float64}),
+        Sample([string_array([])], i32([]), {"dtype": dtypes.int32}),
     ],
 )
 
@@ -104,10 +104,10 @@ def string_to_number(input: Any, out_type: Any = "float32", name: str | None = N
 
 def _as_string(xp: Any, x: Any, form: str) -> Any:
     if x.dtype.kind == "b":
-        return strings(("true" if value else "false" for value in elements(x)), x.shape)
+        return make_strings(("true" if value else "false" for value in elements(x)), x.shape)
     if x.dtype.kind == "c":
-        return strings((f"({form},{form})" % (value.real, value.imag) for value in elements(x)), x.shape)
-    return strings((form % value for value in elements(x)), x.shape)
+        return make_strings((f"({form},{form})" % (value.real, value.imag) for value in elements(x)), x.shape)
+    return make_strings((form % value for value in elements(x)), x.shape)
 
 
 define(
@@ -120,16 +120,16 @@ define(
     kernel=_as_string,
     gradient=NotDifferentiable("its result is strings"),
     samples=[
-        Sample([i32([3, -12])], words(["3", "-12"]), {"form": "%d"}),
-        Sample([f64([[1.5, -0.25]])], words([["1.50", "-0.25"]]), {"form": "%.2f"}),
-        Sample([flags([True, False])], words(["true", "false"]), {"form": "%d"}),
-        Sample([c128(1 - 2j)], words("(1.000000,-2.000000)"), {"form": "%f"}),
-        Sample([np.zeros((0, 2))], words(np.zeros((0, 2), str)), {"form": "%f"}),
+        Sample([i32([3, -12])], string_array(["3", "-12"]), {"form": "%d"}),
+        Sample([f64([[1.5, -0.25]])], string_array([["1.50", "-0.25"]]), {"form": "%.2f"}),
+        Sample([flags([True, False])], string_array(["true", "false"]), {"form": "%d"}),
+        Sample([c128(1 - 2j)], string_array("(1.000000,-2.000000)"), {"form": "%f"}),
+        Sample([np.zeros((0, 2))], string_array(np.zeros((0, 2), str)), {"form": "%f"}),
     ],
 )
 
 
-def _form(dtype: DType, precision: int, scientific: bool, shortest: bool, width: int, fill: str) -> str:
+def _number_format(dtype: DType, precision: int, scientific: bool, shortest: bool, width: int, fill: str) -> str:
     """Return the format of numbers of a dtype for Python's ``%`` operator, as of ``printf`` in C."""
     if dtype.is_differentiable:
         letter = "e" if scientific else "g" if shortest else "f"
@@ -198,16 +198,18 @@ def as_string(
             got=f"scientific={scientific}, shortest={shortest}, fill={fill!r}",
             hint="leave one out",
         )
-    form = _form(x.dtype, static_int(precision, "precision"), scientific, shortest, static_int(width, "width"), fill)
+    form = _number_format(
+        x.dtype, static_int(precision, "precision"), scientific, shortest, static_int(width, "width"), fill
+    )
     return apply("AsString", x, name=name, form=form)  # type: ignore[no-any-return]
 
 
-def _encoded(text: str, pad: bool) -> str:
+def _encode_text(text: str, pad: bool) -> str:
     code = base64.urlsafe_b64encode(text.encode()).decode()
     return code if pad else code.rstrip("=")
 
 
-def _decoded(code: str) -> str:
+def _decode_text(code: str) -> str:
     try:
         # Python's decoder would skip characters outside of the alphabet.
         if not _BASE64.fullmatch(code):
@@ -223,12 +225,12 @@ define(
     attrs={"pad": False},
     shape=same_as(0),
     elements=python_calls,
-    kernel=lambda xp, x, pad: each(lambda text: _encoded(text, pad))(xp, x),
+    kernel=lambda xp, x, pad: kernel_for_each(lambda text: _encode_text(text, pad))(xp, x),
     gradient=STRINGS,
     samples=[
-        Sample([words(["a", "ab", "abc", ""])], words(["YQ", "YWI", "YWJj", ""])),
-        Sample([words("a")], words("YQ=="), {"pad": True}),
-        Sample([words("?>~ÿ")], words("Pz5-w78")),
+        Sample([string_array(["a", "ab", "abc", ""])], string_array(["YQ", "YWI", "YWJj", ""])),
+        Sample([string_array("a")], string_array("YQ=="), {"pad": True}),
+        Sample([string_array("?>~ÿ")], string_array("Pz5-w78")),
     ],
 )
 
@@ -238,9 +240,9 @@ define(
     shape=same_as(0),
     reads_values=True,
     elements=python_calls,
-    kernel=each(_decoded),
+    kernel=kernel_for_each(_decode_text),
     gradient=STRINGS,
-    samples=[Sample([words([["YQ", "YQ=="], ["Pz5-w78", ""]])], words([["a", "a"], ["?>~ÿ", ""]]))],
+    samples=[Sample([string_array([["YQ", "YQ=="], ["Pz5-w78", ""]])], string_array([["a", "a"], ["?>~ÿ", ""]]))],
 )
 
 
@@ -295,9 +297,9 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
     return apply("DecodeBase64", input, name=name)  # type: ignore[no-any-return]
 
 
-def _bucket(xp: Any, x: Any, num_buckets: int) -> Any:
+def _compute_hash_bucket(xp: Any, x: Any, num_buckets: int) -> Any:
     digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in elements(x))
-    return numbers((int.from_bytes(d, "little") % num_buckets for d in digests), np.int64, x.shape)
+    return make_numbers((int.from_bytes(d, "little") % num_buckets for d in digests), np.int64, x.shape)
 
 
 define(
@@ -306,11 +308,11 @@ define(
     attrs={"num_buckets": REQUIRED},
     shape=same_as(0),
     elements=python_calls,
-    kernel=_bucket,
+    kernel=_compute_hash_bucket,
     gradient=STRINGS,
     samples=[
-        Sample([words([["a"], ["b"], [""]])], i64([[928], [668], [756]]), {"num_buckets": 1000}),
-        Sample([words("a")], i64(0), {"num_buckets": 1}),
+        Sample([string_array([["a"], ["b"], [""]])], i64([[928], [668], [756]]), {"num_buckets": 1000}),
+        Sample([string_array("a")], i64(0), {"num_buckets": 1}),
     ],
 )
 

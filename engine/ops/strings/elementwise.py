@@ -17,7 +17,7 @@ from ..support.arguments import index_tensor, one_of
 from ..support.common import broadcast_all, same_as
 from ..support.interpreter import elements
 from ..support.literals import i32, i64
-from .kernels import cut, each, numbers, python_calls, strings
+from .kernels import cut_text, kernel_for_each, make_numbers, make_strings, python_calls
 
 STRINGS = NotDifferentiable("strings have no gradient")
 UNITS = ("BYTE", "UTF8_CHAR")
@@ -33,14 +33,14 @@ _CASES: dict[str, Callable[[str], str]] = {
 }
 
 
-def words(values: Any) -> Any:
+def string_array(values: Any) -> Any:
     """Return an array of strings."""
     return np.array(values, dtypes.string.numpy)
 
 
-def _length(xp: Any, x: Any, unit: str) -> Any:
+def _compute_length(xp: Any, x: Any, unit: str) -> Any:
     counts = (len(text.encode() if unit == "BYTE" else text) for text in elements(x))
-    return numbers(counts, np.int32, x.shape)
+    return make_numbers(counts, np.int32, x.shape)
 
 
 define(
@@ -49,12 +49,12 @@ define(
     attrs={"unit": "BYTE"},
     shape=same_as(0),
     elements=python_calls,
-    kernel=_length,
+    kernel=_compute_length,
     gradient=STRINGS,
     samples=[
-        Sample([words(["a", "äß", ""])], i32([1, 4, 0])),
-        Sample([words(["a", "äß", ""])], i32([1, 2, 0]), {"unit": "UTF8_CHAR"}),
-        Sample([words("abc")], i32(3)),
+        Sample([string_array(["a", "äß", ""])], i32([1, 4, 0])),
+        Sample([string_array(["a", "äß", ""])], i32([1, 2, 0]), {"unit": "UTF8_CHAR"}),
+        Sample([string_array("abc")], i32(3)),
     ],
 )
 
@@ -94,19 +94,19 @@ define(
     attrs={"case": REQUIRED},
     shape=same_as(0),
     elements=python_calls,
-    kernel=lambda xp, x, case: each(_CASES[case])(xp, x),
+    kernel=lambda xp, x, case: kernel_for_each(_CASES[case])(xp, x),
     gradient=STRINGS,
     samples=[
-        Sample([words([["aB", "Äz"]])], words([["ab", "Äz"]]), {"case": "ascii lower"}),
-        Sample([words([["aB", "Äz"]])], words([["AB", "ÄZ"]]), {"case": "ascii upper"}),
-        Sample([words(["aB", "Äz"])], words(["ab", "äz"]), {"case": "lower"}),
-        Sample([words("ß")], words("SS"), {"case": "upper"}),
-        Sample([words([])], words([]), {"case": "upper"}),
+        Sample([string_array([["aB", "Äz"]])], string_array([["ab", "Äz"]]), {"case": "ascii lower"}),
+        Sample([string_array([["aB", "Äz"]])], string_array([["AB", "ÄZ"]]), {"case": "ascii upper"}),
+        Sample([string_array(["aB", "Äz"])], string_array(["ab", "äz"]), {"case": "lower"}),
+        Sample([string_array("ß")], string_array("SS"), {"case": "upper"}),
+        Sample([string_array([])], string_array([]), {"case": "upper"}),
     ],
 )
 
 
-def _cased(input: Any, case: str, encoding: str, name: str | None) -> Tensor:
+def _apply_case(input: Any, case: str, encoding: str, name: str | None) -> Tensor:
     prefix = "" if one_of(encoding, ("", "utf-8"), "encoding") else "ascii "
     return apply("StringCase", input, name=name, case=prefix + case)  # type: ignore[no-any-return]
 
@@ -137,7 +137,7 @@ def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Ten
     >>> tg.function(lambda: tg.string_lower(["Ab", "ÄB"])).sync().tolist()
     ['ab', 'Äb']
     """
-    return _cased(input, "lower", encoding, name)
+    return _apply_case(input, "lower", encoding, name)
 
 
 @public
@@ -166,7 +166,7 @@ def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Ten
     >>> tg.function(lambda: tg.string_upper(["ab", "äb"], encoding="utf-8")).sync().tolist()
     ['AB', 'ÄB']
     """
-    return _cased(input, "upper", encoding, name)
+    return _apply_case(input, "upper", encoding, name)
 
 
 define(
@@ -174,9 +174,12 @@ define(
     "input: host string -> output: host string",
     shape=same_as(0),
     elements=python_calls,
-    kernel=each(lambda text: text.strip(_WHITESPACE)),
+    kernel=kernel_for_each(lambda text: text.strip(_WHITESPACE)),
     gradient=STRINGS,
-    samples=[Sample([words([" a b\n", "\t", ""])], words(["a b", "", ""])), Sample([words(" a")], words("a"))],
+    samples=[
+        Sample([string_array([" a b\n", "\t", ""])], string_array(["a b", "", ""])),
+        Sample([string_array(" a")], string_array("a")),
+    ],
 )
 
 
@@ -193,11 +196,11 @@ def string_strip(input: Any, name: str | None = None) -> Tensor:
     return apply("StringStrip", input, name=name)  # type: ignore[no-any-return]
 
 
-def _substr(xp: Any, x: Any, pos: Any, length: Any, unit: str) -> Any:
+def _compute_substr(xp: Any, x: Any, pos: Any, length: Any, unit: str) -> Any:
     shape = np.broadcast_shapes(x.shape, pos.shape, length.shape)
     texts, starts, lengths = (elements(np.broadcast_to(a, shape)) for a in (x, pos, length))
     parts = zip(texts, starts, lengths, strict=True)
-    return strings((cut(text, start, count, unit == "BYTE") for text, start, count in parts), shape)
+    return make_strings((cut_text(text, start, count, unit == "BYTE") for text, start, count in parts), shape)
 
 
 define(
@@ -208,13 +211,13 @@ define(
     shape=broadcast_all,
     reads_values=True,
     elements=python_calls,
-    kernel=_substr,
+    kernel=_compute_substr,
     gradient=STRINGS,
     samples=[
-        Sample([words(["hello", "wörld"]), i32(1), i32([3, 3])], words(["ell", "ör"])),
-        Sample([words("wörld"), i64([0, -3]), i64([2, 9])], words(["wö", "rld"]), {"unit": "UTF8_CHAR"}),
-        Sample([words(["ab"]), i32([2]), i32([5])], words([""])),
-        Sample([words([]), i32(0), i32(1)], words([])),
+        Sample([string_array(["hello", "wörld"]), i32(1), i32([3, 3])], string_array(["ell", "ör"])),
+        Sample([string_array("wörld"), i64([0, -3]), i64([2, 9])], string_array(["wö", "rld"]), {"unit": "UTF8_CHAR"}),
+        Sample([string_array(["ab"]), i32([2]), i32([5])], string_array([""])),
+        Sample([string_array([]), i32(0), i32(1)], string_array([])),
     ],
 )
 

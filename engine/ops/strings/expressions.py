@@ -15,11 +15,11 @@ from ...ir.tensor import Tensor
 from ..support.common import same_as
 from ..support.interpreter import elements
 from ..support.literals import flags
-from .elementwise import STRINGS, words
-from .kernels import numbers, python_calls, replace, strings
+from .elementwise import STRINGS, string_array
+from .kernels import make_numbers, make_strings, python_calls, replace_matches
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a pattern, with ASCII character classes; GraphError for wrong syntax."""
     try:
         return re.compile(pattern, re.ASCII)
@@ -29,11 +29,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         ) from None
 
 
-def _template(pattern: str, rewrite: str) -> str:
+def _translate_rewrite(pattern: str, rewrite: str) -> str:
     """Translate a rewrite into a template of Python; GraphError for references to missing groups."""
     # The group in the pattern puts the escaped characters at the odd indices.
     parts = re.split(r"\\(.?)", rewrite, flags=re.DOTALL)
-    groups = _compiled(pattern).groups
+    groups = _compile_pattern(pattern).groups
     for escaped in parts[1::2]:
         if escaped != "\\" and not (escaped.isdecimal() and int(escaped) <= groups):
             raise GraphError(
@@ -46,10 +46,10 @@ def _template(pattern: str, rewrite: str) -> str:
     return "".join(found)
 
 
-def _replace(xp: Any, x: Any, pattern: str, rewrite: str, replace_global: bool) -> Any:
-    compiled, template = _compiled(pattern), _template(pattern, rewrite)
+def _compute_replace(xp: Any, x: Any, pattern: str, rewrite: str, replace_global: bool) -> Any:
+    compiled, template = _compile_pattern(pattern), _translate_rewrite(pattern, rewrite)
     count = 0 if replace_global else 1
-    return strings((replace(compiled, template, text, count) for text in elements(x)), x.shape)
+    return make_strings((replace_matches(compiled, template, text, count) for text in elements(x)), x.shape)
 
 
 define(
@@ -58,15 +58,19 @@ define(
     attrs={"pattern": REQUIRED, "rewrite": REQUIRED, "replace_global": True},
     shape=same_as(0),
     elements=python_calls,
-    kernel=_replace,
+    kernel=_compute_replace,
     gradient=STRINGS,
     samples=[
-        Sample([words(["a1b22", "c"])], words(["a<1>b<22>", "c"]), {"pattern": "[0-9]+", "rewrite": r"<\0>"}),
         Sample(
-            [words(["ab ab"])], words(["ba ab"]), {"pattern": "(a)(b)", "rewrite": r"\2\1", "replace_global": False}
+            [string_array(["a1b22", "c"])], string_array(["a<1>b<22>", "c"]), {"pattern": "[0-9]+", "rewrite": r"<\0>"}
         ),
-        Sample([words("axb")], words("-a-b-"), {"pattern": "x*", "rewrite": "-"}),
-        Sample([words("a")], words("\\n"), {"pattern": "a", "rewrite": r"\\n"}),
+        Sample(
+            [string_array(["ab ab"])],
+            string_array(["ba ab"]),
+            {"pattern": "(a)(b)", "rewrite": r"\2\1", "replace_global": False},
+        ),
+        Sample([string_array("axb")], string_array("-a-b-"), {"pattern": "x*", "rewrite": "-"}),
+        Sample([string_array("a")], string_array("\\n"), {"pattern": "a", "rewrite": r"\\n"}),
     ],
 )
 
@@ -105,15 +109,15 @@ def regex_replace(
     ['01/2024', 'no']
     """
     # Raises the errors of pattern and rewrite at the user's line, before any step.
-    _template(pattern, rewrite)
+    _translate_rewrite(pattern, rewrite)
     return apply(  # type: ignore[no-any-return]
         "RegexReplace", input, name=name, pattern=pattern, rewrite=rewrite, replace_global=bool(replace_global)
     )
 
 
 def _full_match(xp: Any, x: Any, pattern: str) -> Any:
-    compiled = _compiled(pattern)
-    return numbers((compiled.fullmatch(text) is not None for text in elements(x)), np.bool_, x.shape)
+    compiled = _compile_pattern(pattern)
+    return make_numbers((compiled.fullmatch(text) is not None for text in elements(x)), np.bool_, x.shape)
 
 
 define(
@@ -125,8 +129,8 @@ define(
     kernel=_full_match,
     gradient=STRINGS,
     samples=[
-        Sample([words(["ab", "abc", ""])], flags([True, False, False]), {"pattern": "a."}),
-        Sample([words("aa")], flags(True), {"pattern": "a*"}),
+        Sample([string_array(["ab", "abc", ""])], flags([True, False, False]), {"pattern": "a."}),
+        Sample([string_array("aa")], flags(True), {"pattern": "a*"}),
     ],
 )
 
@@ -157,5 +161,5 @@ def regex_full_match(input: Any, pattern: str, name: str | None = None) -> Tenso
     >>> tg.function(lambda: tg.regex_full_match(["10", "10a"], "[0-9]+")).sync()
     array([ True, False])
     """
-    _compiled(pattern)
+    _compile_pattern(pattern)
     return apply("RegexFullMatch", input, name=name, pattern=pattern)  # type: ignore[no-any-return]

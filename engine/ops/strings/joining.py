@@ -21,8 +21,8 @@ from ..math.reductions import AXES, reduced_axes, reduced_shape
 from ..support.arguments import static_ints
 from ..support.interpreter import elements, repeated_numbers
 from ..support.literals import i64
-from .elementwise import STRINGS, words
-from .kernels import joined, pieces, python_calls, strings, vector
+from .elementwise import STRINGS, string_array
+from .kernels import join_texts, make_string_vector, make_strings, python_calls, split_text
 
 
 @public
@@ -66,16 +66,16 @@ def _joined_shape(op: Operation) -> Shape:
     return reduced_shape(op.inputs[0].shape, op.attrs["axis"], op.attrs["keepdims"])
 
 
-def _join(xp: Any, x: Any, axis: Any, keepdims: bool, separator: str) -> Any:
+def _compute_reduce_join(xp: Any, x: Any, axis: Any, keepdims: bool, separator: str) -> Any:
     gone = reduced_axes(axis, x.ndim)[:: -1 if axis else 1]  # the last axis varies fastest
     kept = [i for i in range(x.ndim) if i not in gone]
     count = math.prod(x.shape[i] for i in gone)
     rows, texts = math.prod(x.shape[i] for i in kept), elements(x.transpose([*kept, *gone]))
     shape = tuple(1 if i in gone else d for i, d in enumerate(x.shape) if keepdims or i not in gone)
-    return strings((joined(islice(texts, count), separator) for _ in range(rows)), shape)
+    return make_strings((join_texts(islice(texts, count), separator) for _ in range(rows)), shape)
 
 
-_X = words([["a", "b"], ["c", "d"]])
+_X = string_array([["a", "b"], ["c", "d"]])
 
 define(
     "ReduceJoin",
@@ -83,16 +83,16 @@ define(
     attrs={**AXES, "separator": ""},
     shape=_joined_shape,
     elements=python_calls,
-    kernel=_join,
+    kernel=_compute_reduce_join,
     gradient=STRINGS,
     samples=[
-        Sample([_X], words("abcd")),
-        Sample([_X], words(["ac", "bd"]), {"axis": (0,)}),
-        Sample([_X], words([["a b"], ["c d"]]), {"axis": (-1,), "keepdims": True, "separator": " "}),
-        Sample([_X], words("acbd"), {"axis": (0, 1)}),
-        Sample([words(np.zeros((2, 0), str))], words(["", ""]), {"axis": (1,)}),
-        Sample([words(np.zeros((0, 2), str))], words([]), {"axis": (1,)}),
-        Sample([words("a")], words("a")),
+        Sample([_X], string_array("abcd")),
+        Sample([_X], string_array(["ac", "bd"]), {"axis": (0,)}),
+        Sample([_X], string_array([["a b"], ["c d"]]), {"axis": (-1,), "keepdims": True, "separator": " "}),
+        Sample([_X], string_array("acbd"), {"axis": (0, 1)}),
+        Sample([string_array(np.zeros((2, 0), str))], string_array(["", ""]), {"axis": (1,)}),
+        Sample([string_array(np.zeros((0, 2), str))], string_array([]), {"axis": (1,)}),
+        Sample([string_array("a")], string_array("a")),
     ],
 )
 
@@ -169,20 +169,20 @@ def _split_shape(op: Operation) -> list[Shape]:
     return [Shape([None, 2]), Shape([None]), Shape([2])]
 
 
-def _split(xp: Any, x: Any, sep: str, skip_empty: bool) -> list[Any]:
+def _compute_split(xp: Any, x: Any, sep: str, skip_empty: bool) -> list[Any]:
     """Split each string of a vector; return the indices, values and dense shape of the parts."""
     if x.ndim != 1:
         raise ValueError(f"string_split takes a vector, got the shape {x.shape}")
     counts = np.zeros(x.size, np.int64)
 
-    def parts() -> Iterator[str]:
+    def iterate_parts() -> Iterator[str]:
         for i, text in enumerate(elements(x)):
-            found = pieces(text, sep, skip_empty)
+            found = split_text(text, sep, skip_empty)
             counts[i] = len(found)
             yield from found
 
     # Takes the parts in blocks, and thereby fills `counts`, which is read only afterwards.
-    values = vector(parts())
+    values = make_string_vector(iterate_parts())
     rows = repeated_numbers(counts)
     # The running number of a part, less the running number of the first part of its string.
     columns = np.arange(values.size) - (np.cumsum(counts) - counts)[rows]
@@ -196,17 +196,17 @@ define(
     shape=_split_shape,
     reads_values=True,
     elements=python_calls,
-    kernel=_split,
+    kernel=_compute_split,
     gradient=STRINGS,
     samples=[
-        Sample([words(["a  b", ""])], (i64([[0, 0], [0, 1]]), words(["a", "b"]), i64([2, 2]))),
+        Sample([string_array(["a  b", ""])], (i64([[0, 0], [0, 1]]), string_array(["a", "b"]), i64([2, 2]))),
         Sample(
-            [words(["a,b;", "c"])],
-            (i64([[0, 0], [0, 1], [0, 2], [1, 0]]), words(["a", "b", "", "c"]), i64([2, 3])),
+            [string_array(["a,b;", "c"])],
+            (i64([[0, 0], [0, 1], [0, 2], [1, 0]]), string_array(["a", "b", "", "c"]), i64([2, 3])),
             {"sep": ",;", "skip_empty": False},
         ),
-        Sample([words(["äb"])], (i64([[0, 0], [0, 1]]), words(["ä", "b"]), i64([1, 2])), {"sep": ""}),
-        Sample([words([])], (np.zeros((0, 2), np.int64), words([]), i64([0, 0]))),
+        Sample([string_array(["äb"])], (i64([[0, 0], [0, 1]]), string_array(["ä", "b"]), i64([1, 2])), {"sep": ""}),
+        Sample([string_array([])], (np.zeros((0, 2), np.int64), string_array([]), i64([0, 0]))),
     ],
 )
 
