@@ -17,7 +17,7 @@ from ..ir.entry import public
 from ..ir.static_values import static_value
 from ..ir.tensor import Tensor
 from ..ir.typed import NamedFields, Result
-from ..ops.support.arguments import listed
+from ..ops.support.arguments import list_argument
 from .branches import build_branches, unpack_single
 from .leaves import from_tensor, to_tensor
 
@@ -287,7 +287,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
     ['zero', 'one', 'many', 'many']
     """
     if not isinstance(branch_fns, dict):
-        branch_fns = listed(branch_fns, "switch_case", "functions", "index, [f, g]")
+        branch_fns = list_argument(branch_fns, "switch_case", "functions", "index, [f, g]")
     if not isinstance(branch_fns, dict) and any(isinstance(fn, tuple) for fn in branch_fns):
         branch_fns = dict(branch_fns)
     if isinstance(branch_fns, dict):
@@ -445,7 +445,7 @@ def case(
 
 def _require_pairs(given: Any) -> list[tuple[Any, Any]]:
     """Return the pairs of `case`; GraphError unless each is a predicate and a function."""
-    pairs = listed(given, "case", "pairs of a predicate and a function", "[(x < 1.0, f), (x < 2.0, g)]")
+    pairs = list_argument(given, "case", "pairs of a predicate and a function", "[(x < 1.0, f), (x < 2.0, g)]")
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise GraphError(

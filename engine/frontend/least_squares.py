@@ -16,7 +16,7 @@ from ..ops.linalg.common import multiply_matrices
 from ..ops.linalg.singular_values import pinv
 from ..ops.math.casting import cast
 from ..ops.math.linear import matmul
-from ..ops.support.arguments import alike
+from ..ops.support.arguments import convert_alike
 from ..ops.support.common import size_along
 from .conditional import cond
 
@@ -65,7 +65,8 @@ def matrix_solve_ls(
     [[1.0], [2.0]]
     """
     a, b = (
-        of_rank(operand, 2, "matrices have rows and columns", "expand_dims(x, 1)") for operand in alike(matrix, rhs)
+        of_rank(operand, 2, "matrices have rows and columns", "expand_dims(x, 1)")
+        for operand in convert_alike(matrix, rhs)
     )
     if not as_symbolic(l2_regularizer) and l2_regularizer < 0 or (not fast and _is_given(l2_regularizer)):
         raise GraphError(

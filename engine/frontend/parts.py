@@ -11,7 +11,7 @@ from ..ir.entry import public
 from ..ir.indexing import slice_tensor
 from ..ir.tensor import PART, Tensor
 from ..ops.support.common import shape_of
-from ..ops.support.late_axes import joined
+from ..ops.support.late_axes import join_vectors
 from .scattering import Scattered
 
 
@@ -79,7 +79,7 @@ class Indexed(Scattered):
         # A part is the product of its dimensions' indices; trailing full dimensions become blocks.
         grid = meshgrid(*places, indexing="ij") if len(places) > 1 else places
         indices = apply("Stack", [each.reshape([-1]) for each in grid], axis=1)
-        updates = new.reshape(joined([-1], sizes[len(parts) :]))
+        updates = new.reshape(join_vectors([-1], sizes[len(parts) :]))
         return self.scatter_nd_update(indices, updates, name=name, ordered=ordered)
 
     def _assign_whole(self, new: Tensor, whole: Tensor, name: str | None, ordered: bool) -> Tensor:

@@ -25,7 +25,7 @@ from ..ops.math.reductions import reduce_any, reduce_sum
 from ..ops.nn.losses import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits
 from ..ops.random.candidates import log_uniform_candidate_sampler
 from ..ops.support.arguments import index_tensor
-from ..ops.support.common import ensured, size_along
+from ..ops.support.common import ensure_sizes, size_along
 from .embedding import Shards, classes_of, name_in_scope
 
 
@@ -289,4 +289,4 @@ def _convert_classes(labels: Any, num_true: int) -> Tensor:
             got=classes.shape,
             hint="labels have a column for each true class; expand_dims(labels, 1) for one",
         )
-    return ensured(classes, None, num_true)
+    return ensure_sizes(classes, None, num_true)

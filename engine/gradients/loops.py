@@ -19,7 +19,7 @@ from ..ir.region import Region
 from ..ir.structured import make_while, new_region, num_results, save_series, saved_outputs, trip_count
 from ..ir.tensor import Tensor
 from ..ir.topological import topological_order
-from ..ops.support.common import shape_of, shaped
+from ..ops.support.common import shape_of, with_static_shape
 from ..ops.support.indexed_slices import IndexedSlices
 from .backward import Backward
 from .cotangents import Cotangents, Slot, add, densify
@@ -190,4 +190,4 @@ def _read_back(total: Tensor, index: Tensor, value: Tensor) -> Tensor:
     """Return the cotangent of `value` in one iteration: a slot, maybe empty, of the cotangent of its series."""
     if value.dtype is series:
         return apply("SeriesReadSeries", total, index)  # type: ignore[no-any-return]
-    return shaped(apply("SeriesReadOrZeros", total, index, shape_of(value), dtype=value.dtype), value)
+    return with_static_shape(apply("SeriesReadOrZeros", total, index, shape_of(value), dtype=value.dtype), value)

@@ -13,7 +13,7 @@ from ..ops.array.shapes import reshape
 from ..ops.array.shapes import shape as shape_of
 from ..ops.nn.convolution import convolution
 from ..ops.nn.convolution_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
-from ..ops.support.windows import LAYOUTS, check_padding, is_channels_first, padding_of, spatial
+from ..ops.support.windows import LAYOUTS, check_padding, is_channels_first, padding_of, spatial_numbers
 from .building import Lazy
 from .by_name import as_activation
 
@@ -62,7 +62,7 @@ class Convolution(Lazy):
         self.prepare()
 
     def _spatial_sizes(self, value: Any, what: str) -> tuple[int, ...]:
-        return spatial(value, self.rank, what, self.channels_first)
+        return spatial_numbers(value, self.rank, what, self.channels_first)
 
     def input_axes(self) -> Sequence[int]:
         return (1,) if self.channels_first else (-1,)

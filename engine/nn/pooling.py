@@ -9,7 +9,7 @@ from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.math.reductions import reduce_max, reduce_mean
 from ..ops.nn.pooling import avg_pool, avg_pool1d, avg_pool3d, max_pool, max_pool1d, max_pool3d
-from ..ops.support.windows import LAYOUTS, is_channels_first, padding_of, spatial
+from ..ops.support.windows import LAYOUTS, is_channels_first, padding_of, spatial_numbers
 from .module import Module
 
 
@@ -30,9 +30,9 @@ class Pooling(Module):
         super().__init__(name)
         first = is_channels_first(data_format, self.rank)
         self.data_format: str = LAYOUTS[self.rank][first]
-        self.pool_size: tuple[int, ...] = spatial(pool_size, self.rank, "pool_size", first)
+        self.pool_size: tuple[int, ...] = spatial_numbers(pool_size, self.rank, "pool_size", first)
         self.strides: tuple[int, ...] = (
-            self.pool_size if strides is None else spatial(strides, self.rank, "strides", first)
+            self.pool_size if strides is None else spatial_numbers(strides, self.rank, "strides", first)
         )
         self.padding: Any = padding_of(padding, self.rank, first)
 

@@ -15,14 +15,14 @@ _ELSEWHERE = {
 }
 
 
-def verified(file: Path = FILE) -> dict[str, dict[str, str]]:
+def read_verified(file: Path = FILE) -> dict[str, dict[str, str]]:
     """Return, for each operation type that was verified, the ``device`` and the ``commit``."""
     return json.loads(file.read_text())  # type: ignore[no-any-return]
 
 
 def write_verified(found: dict[str, dict[str, str]], file: Path = FILE) -> None:
     """Write down what was verified, beside what the file has of other operations."""
-    text = json.dumps({**verified(file), **found}, indent=1, sort_keys=True)
+    text = json.dumps({**read_verified(file), **found}, indent=1, sort_keys=True)
     file.write_text(text + "\n")
 
 
@@ -39,11 +39,11 @@ def describe_operations(file: Path = FILE) -> list[tuple[str, str]]:
     list of (str, str)
         By name.
     """
-    known = verified(file)
-    return [(d.type, _described(d, known.get(d.type))) for d in all_definitions()]
+    known = read_verified(file)
+    return [(d.type, _describe_verification(d, known.get(d.type))) for d in all_definitions()]
 
 
-def _described(definition: OpDefinition, found: dict[str, str] | None) -> str:
+def _describe_verification(definition: OpDefinition, found: dict[str, str] | None) -> str:
     if definition.runs_on != "device":
         return _ELSEWHERE[definition.runs_on]
     return f"verified on {found['device']} at {found['commit'][:12]}" if found else "not verified on a GPU"

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom.ops.array.distinct import distinct_rows
-from tagloom.ops.support.interpreter import BLOCK, elements, repeated_numbers, running_count
+from tagloom.ops.support.interpreter import BLOCK, iterate_elements, repeated_numbers, running_count
 
 TEXTS = [f"{i % 7}-{i}" for i in range(2 * BLOCK + 3)]
 
 
 def test_elements_are_those_of_the_array():
     x = np.arange(6 * BLOCK).reshape(3, -1).T
-    assert list(elements(x)) == x.ravel().tolist()
-    assert list(elements(x[:0])) == []
-    assert list(elements(np.array(7))) == [7]
+    assert list(iterate_elements(x)) == x.ravel().tolist()
+    assert list(iterate_elements(x[:0])) == []
+    assert list(iterate_elements(np.array(7))) == [7]
 
 
 @pytest.mark.parametrize("counts", [[], [0, 0], [3], [0, 2, 0, 0, 1, 4, 0], [5, 0, 1]])

@@ -1,7 +1,7 @@
 """``tagloom info --operations`` says of each operation whether it was verified on a GPU."""
 
 from tagloom.cli import main
-from tagloom.ops.verified import FILE, describe_operations, verified, write_verified
+from tagloom.ops.verified import FILE, describe_operations, read_verified, write_verified
 
 from tests.ops.samples import DEFINITIONS
 
@@ -25,4 +25,4 @@ def test_what_was_verified_is_said_with_device_and_commit(tmp_path):
 
 
 def test_the_file_has_operations_that_run_on_a_device():
-    assert all(DEFINITIONS[type].runs_on == "device" for type in verified(FILE))
+    assert all(DEFINITIONS[type].runs_on == "device" for type in read_verified(FILE))

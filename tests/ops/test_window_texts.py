@@ -5,7 +5,7 @@ import re
 
 import pytest
 import tagloom as tg
-from tagloom.ops.support.window_texts import documented, of_convolution, of_pooling
+from tagloom.ops.support.window_texts import fill_docstring, of_convolution, of_pooling
 
 FUNCTIONS = [name for name in dir(tg) if ("conv" in name and "convert" not in name) or "pool" in name]
 
@@ -28,7 +28,7 @@ def test_texts_stand_behind_the_names_that_parameters_have():
         {errors}
         """
 
-    lines = inspect.getdoc(documented(of_convolution(1))(function)).split("\n")
+    lines = inspect.getdoc(fill_docstring(of_convolution(1))(function)).split("\n")
     kind, numbers = of_convolution(1)["strides"].split("\n")
     assert lines[2:4] == [f"stride : {kind}", f"    {numbers}"]
     assert lines[-4:] == of_convolution(1)["errors"].split("\n")

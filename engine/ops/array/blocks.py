@@ -18,7 +18,16 @@ from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import index_tensor, static_int, static_ints
 from ..support.literals import i32
-from ..support.partial_shapes import Part, divided, joined, leading, product, rearranged, trailing, with_parts
+from ..support.partial_shapes import (
+    Part,
+    divide_size,
+    join_parts,
+    leading_sizes,
+    multiply_parts,
+    rearrange_dimensions,
+    trailing_sizes,
+    with_parts,
+)
 
 
 def _read_block_sizes(x: Tensor, block_shape: Any, function: str) -> tuple[int, ...]:
@@ -59,7 +68,7 @@ def _stack_pairs(pairs: Sequence[tuple[Part, Part]]) -> Tensor:
     flat = [each for pair in pairs for each in pair]
     if all(isinstance(each, int) for each in flat):
         return constant(i32(flat).reshape(-1, 2))
-    return apply("Reshape", joined(flat), constant(i32([-1, 2])))  # type: ignore[no-any-return]
+    return apply("Reshape", join_parts(flat), constant(i32([-1, 2])))  # type: ignore[no-any-return]
 
 
 @public
@@ -96,13 +105,13 @@ def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | N
     blocks = _read_block_sizes(x, block_shape, "space_to_batch_nd")
     x = _pad_block_dimensions(x, _read_pairs(paddings, len(blocks), "paddings"))
     count = len(blocks)
-    n, *sizes = leading(x, count + 1)
-    rest = trailing(x, count + 1)
-    outer = [divided(size, b, x, "padded tensor") for size, b in zip(sizes, blocks, strict=True)]
-    apart = [n, *(each for pair in zip(outer, blocks, strict=True) for each in pair), product(rest)]
+    n, *sizes = leading_sizes(x, count + 1)
+    rest = trailing_sizes(x, count + 1)
+    outer = [divide_size(size, b, x, "padded tensor") for size, b in zip(sizes, blocks, strict=True)]
+    apart = [n, *(each for pair in zip(outer, blocks, strict=True) for each in pair), multiply_parts(rest)]
     # [n, outer_0, block_0, outer_1, block_1, ..., rest] -> [block_0, block_1, ..., n, outer_0, outer_1, ..., rest]
     perm = (*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2), 2 * count + 1)
-    return rearranged(x, apart, perm, [n * math.prod(blocks), *outer, *rest], name)
+    return rearrange_dimensions(x, apart, perm, [n * math.prod(blocks), *outer, *rest], name)
 
 
 def _pad_block_dimensions(x: Tensor, pairs: Sequence[tuple[Part, Part]]) -> Tensor:
@@ -114,7 +123,7 @@ def _pad_block_dimensions(x: Tensor, pairs: Sequence[tuple[Part, Part]]) -> Tens
         around = _stack_pairs([*own, *[(0, 0)] * (x.rank - len(own))])
     else:
         # only the step knows how many dimensions are left without padding
-        rest = joined([apply("Rank", x) - len(own), 2])
+        rest = join_parts([apply("Rank", x) - len(own), 2])
         around = apply("Concat", [_stack_pairs(own), apply("Fill", rest, constant(np.int32(0)))], axis=0)
     return apply("Pad", x, around, constant(np.zeros((), x.dtype.numpy)))  # type: ignore[no-any-return]
 
@@ -152,13 +161,13 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
     x = convert_to_tensor(input)
     blocks = _read_block_sizes(x, block_shape, "batch_to_space_nd")
     pairs, count = _read_pairs(crops, len(blocks), "crops"), len(blocks)
-    n, *sizes = leading(x, count + 1)
-    rest = trailing(x, count + 1)
-    few, inner = divided(n, math.prod(blocks), x, "batch"), product(rest)
+    n, *sizes = leading_sizes(x, count + 1)
+    rest = trailing_sizes(x, count + 1)
+    few, inner = divide_size(n, math.prod(blocks), x, "batch"), multiply_parts(rest)
     whole = [size * b for size, b in zip(sizes, blocks, strict=True)]
     # [block_0, block_1, ..., n, size_0, size_1, ..., rest] -> [n, size_0, block_0, size_1, block_1, ..., rest]
     perm = (count, *(each for i in range(count) for each in (count + 1 + i, i)), 2 * count + 1)
-    spread = rearranged(x, [*blocks, few, *sizes, inner], perm, [few, *whole, inner], None)
+    spread = rearrange_dimensions(x, [*blocks, few, *sizes, inner], perm, [few, *whole, inner], None)
     left = [size - before - behind for size, (before, behind) in zip(whole, pairs, strict=True)]
     for size in left:
         if isinstance(size, int) and size < 0:
@@ -170,11 +179,11 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
                 hint="crops are what space_to_batch_nd was given as paddings",
             )
     begin, size = (
-        joined([0, *(before for before, _ in pairs), 0]),
-        joined([few, *map(_make_negative_invalid, left), inner]),
+        join_parts([0, *(before for before, _ in pairs), 0]),
+        join_parts([few, *map(_make_negative_invalid, left), inner]),
     )
     cropped = apply("Slice", spread, begin, size)
-    return with_parts(apply("Reshape", cropped, joined([few, *left, *rest]), name=name), [few, *left, *rest])
+    return with_parts(apply("Reshape", cropped, join_parts([few, *left, *rest]), name=name), [few, *left, *rest])
 
 
 def _make_negative_invalid(size: Part) -> Part:

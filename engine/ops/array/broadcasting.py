@@ -18,7 +18,7 @@ from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in, shape_vector
 from ..support.common import shape_of, sum_to
-from ..support.fusing import broadcast, first_input, has_rows, is_register, reduce_by
+from ..support.fusing import first_input, fuse_broadcast, has_rows, is_register, reduce_by
 from ..support.literals import f64, i32, i64
 
 
@@ -47,7 +47,7 @@ define(
     elements=shape_in(1),
     # a copy, because broadcast_to returns a read-only view with overlapping elements
     kernel=lambda xp, x, shape: xp.broadcast_to(x, as_sizes(shape)).copy(),
-    fuse=broadcast(),
+    fuse=fuse_broadcast(),
     gradient=lambda op, g: [sum_to(g, op.inputs[0]), None],
     samples=[
         Sample([f64([[1], [2]]), i32([2, 2, 3])], lambda x, s: np.ones((2, 2, 3)) * x),

@@ -18,10 +18,10 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_dimension, static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, partial_values, static_int, sum_of, with_dimension
-from ..support.batching import along
+from ..support.batching import batch_along
 from ..support.common import cotangents_of, size_along
 from ..support.fusing import first_input, has_rows, is_along_last, is_register
-from ..support.late_axes import axis_to_front, concatenated, late_axis, permuted
+from ..support.late_axes import axis_to_front, concat_along_late, late_axis, permute_dimensions
 from ..support.literals import f64, i32, i64
 
 _X = np.arange(6.0).reshape(2, 3)
@@ -114,7 +114,7 @@ _SPLIT = Fusion(_keeps_rows(first_input), _write_slices, first_input, moves=True
 define(
     "Concat",
     "values: *T -> output: T",
-    batch=along(),
+    batch=batch_along(),
     attrs={"axis": REQUIRED},
     shape=_concat_shape,
     static_shape=_joined_shape,
@@ -158,7 +158,7 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
     """
     late = late_axis(axis)
     if late is not None:
-        return concatenated(_list_tensors(values, "concat"), late, name)
+        return concat_along_late(_list_tensors(values, "concat"), late, name)
     return apply("Concat", _list_tensors(values, "concat"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
 
 
@@ -318,7 +318,7 @@ def _concat_cotangents(op: Operation, *cotangents: Any) -> list[Any]:
 define(
     "Split",
     "value: T -> output: num*T",
-    batch=along(),
+    batch=batch_along(),
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_shape,
     kernel=lambda xp, x, num, axis: xp.split(x, num, axis=axis),
@@ -376,7 +376,7 @@ def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
 define(
     "SplitV",
     "value: T, sizes: host I -> output: num*T",
-    batch=along(),
+    batch=batch_along(),
     where={"I": dtypes.INDEX},
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_v_shape,
@@ -427,7 +427,7 @@ def split(
     late = late_axis(axis)
     if late is not None:
         moved, back = axis_to_front(convert_to_tensor(value), late)
-        return [permuted(piece, back, name) for piece in split(moved, num_or_size_splits, 0, num)]
+        return [permute_dimensions(piece, back, name) for piece in split(moved, num_or_size_splits, 0, num)]
     axis = static_int(axis)
     if isinstance(num_or_size_splits, (int, np.integer)):
         return apply("Split", value, name=name, num=int(num_or_size_splits), axis=axis)  # type: ignore[no-any-return]

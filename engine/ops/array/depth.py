@@ -9,7 +9,7 @@ from ...ir.apply import convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
-from ..support.partial_shapes import divided, leading, rearranged
+from ..support.partial_shapes import divide_size, leading_sizes, rearrange_dimensions
 
 
 def _read_block_arguments(input: Any, block_size: Any, data_format: str, function: str) -> tuple[Tensor, int, bool]:
@@ -63,14 +63,16 @@ def space_to_depth(input: Any, block_size: Any, name: str | None = None, data_fo
     array([[[[1, 2, 3, 4]]]], dtype=int32)
     """
     x, b, last = _read_block_arguments(input, block_size, data_format, "space_to_depth")
-    n, *dims = leading(x, 4)
+    n, *dims = leading_sizes(x, 4)
     height, width, depth = dims if last else (dims[1], dims[2], dims[0])
-    rows, columns = divided(height, b, x, "height"), divided(width, b, x, "width")
+    rows, columns = divide_size(height, b, x, "height"), divide_size(width, b, x, "width")
     deep = depth * (b * b)
     # in both formats the position within a block varies slower than the channel, as in TensorFlow
     if last:
-        return rearranged(x, [n, rows, b, columns, b, depth], (0, 1, 3, 2, 4, 5), [n, rows, columns, deep], name)
-    return rearranged(x, [n, depth, rows, b, columns, b], (0, 3, 5, 1, 2, 4), [n, deep, rows, columns], name)
+        return rearrange_dimensions(
+            x, [n, rows, b, columns, b, depth], (0, 1, 3, 2, 4, 5), [n, rows, columns, deep], name
+        )
+    return rearrange_dimensions(x, [n, depth, rows, b, columns, b], (0, 3, 5, 1, 2, 4), [n, deep, rows, columns], name)
 
 
 @public
@@ -102,11 +104,13 @@ def depth_to_space(input: Any, block_size: Any, name: str | None = None, data_fo
     [[[[1], [2]], [[3], [4]]]]
     """
     x, b, last = _read_block_arguments(input, block_size, data_format, "depth_to_space")
-    n, *dims = leading(x, 4)
+    n, *dims = leading_sizes(x, 4)
     rows, columns, deep = dims if last else (dims[1], dims[2], dims[0])
-    depth = divided(deep, b * b, x, "channels")
+    depth = divide_size(deep, b * b, x, "channels")
     height, width = rows * b, columns * b
     # in both formats the position within a block varies slower than the channel, as in TensorFlow
     if last:
-        return rearranged(x, [n, rows, columns, b, b, depth], (0, 1, 3, 2, 4, 5), [n, height, width, depth], name)
-    return rearranged(x, [n, b, b, depth, rows, columns], (0, 3, 4, 1, 5, 2), [n, depth, height, width], name)
+        return rearrange_dimensions(
+            x, [n, rows, columns, b, b, depth], (0, 1, 3, 2, 4, 5), [n, height, width, depth], name
+        )
+    return rearrange_dimensions(x, [n, b, b, depth, rows, columns], (0, 3, 4, 1, 5, 2), [n, depth, height, width], name)

@@ -23,7 +23,7 @@ from ..support.array_library import add_at, cast_to_accumulator
 from ..support.batching import emit_copy
 from ..support.common import scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
-from ..support.late_axes import gathered, late_axis
+from ..support.late_axes import gather_along_late, late_axis
 from ..support.literals import f64, i32, i64
 
 _X = np.arange(12.0).reshape(3, 4)
@@ -230,7 +230,7 @@ def gather(
     """
     late = late_axis(axis)
     if late is not None and not batch_dims:
-        return gathered(params, index_tensor(indices), late, name)
+        return gather_along_late(params, index_tensor(indices), late, name)
     axis = batch_dims if axis is None else static_int(axis)
     return apply("Gather", params, index_tensor(indices), name=name, axis=axis, batch_dims=batch_dims)  # type: ignore[no-any-return]
 

@@ -17,9 +17,9 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import presumes, static_shape
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, check_rank, index_tensor, listed, shape_vector
+from ..support.arguments import as_sizes, check_rank, index_tensor, list_argument, shape_vector
 from ..support.literals import i32, i64
-from ..support.partial_shapes import Part, joined, with_parts
+from ..support.partial_shapes import Part, join_parts, with_parts
 from .shapes import shape, size
 
 
@@ -69,8 +69,8 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 
 def _broadcast_along_grid(vector: Tensor, axis: int, sizes: Sequence[Part], name: str | None) -> Tensor:
     alone: list[Part] = [d if i == axis else 1 for i, d in enumerate(sizes)]
-    column = apply("Reshape", vector, joined(alone))
-    return with_parts(apply("BroadcastTo", column, joined(sizes), name=name), sizes)
+    column = apply("Reshape", vector, join_parts(alone))
+    return with_parts(apply("BroadcastTo", column, join_parts(sizes), name=name), sizes)
 
 
 def _unraveled_shape(op: Operation) -> Shape:
@@ -170,7 +170,7 @@ def shape_n(input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None
     >>> [s.tolist() for s in tg.function(lambda: tg.shape_n([tg.zeros([2, 3]), tg.zeros([])])).sync()]
     [[2, 3], []]
     """
-    return [shape(each, name, out_type) for each in listed(input, "shape_n")]
+    return [shape(each, name, out_type) for each in list_argument(input, "shape_n")]
 
 
 @presumes

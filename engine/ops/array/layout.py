@@ -18,9 +18,9 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, known_rank, partial_values, shape_vector, static_ints
-from ..support.batching import along, emit_copy
+from ..support.batching import batch_along, emit_copy
 from ..support.common import shape_of
-from ..support.late_axes import among, from_zero, late_axes, rank_of
+from ..support.late_axes import from_zero, late_axes, mark_axes, rank_of
 from ..support.literals import f64, i32, i64
 
 _X = np.arange(6.0).reshape(2, 3)
@@ -167,7 +167,7 @@ def _reverse_shape(op: Operation) -> Shape:
 define(
     "Reverse",
     "tensor: T -> output: T",
-    batch=along(),
+    batch=batch_along(),
     attrs={"axis": REQUIRED},
     shape=_reverse_shape,
     kernel=lambda xp, x, axis: xp.flip(x, axis),
@@ -212,7 +212,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
         return apply("Reverse", tensor, name=name, axis=static_ints(axis))  # type: ignore[no-any-return]
     x = convert_to_tensor(tensor)
     rank = known_rank(x, "reverse by axes that only a step knows")
-    chosen = among(late, rank_of(x))
+    chosen = mark_axes(late, rank_of(x))
     for each in range(rank):  # the operation needs static axes, so a step reverses along each and selects the result
         x = apply("Where", apply("StridedSlice", chosen, [], spec=(each,)), apply("Reverse", x, axis=(each,)), x)
     return apply("Identity", x, name=name)  # type: ignore[no-any-return]

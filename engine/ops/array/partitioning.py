@@ -14,7 +14,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
-from ..support.arguments import index_tensor, listed, static_int
+from ..support.arguments import index_tensor, list_argument, static_int
 from ..support.array_library import last_writers
 from ..support.common import cotangents_of, shape_of
 from ..support.literals import f64, i32, i64
@@ -250,7 +250,7 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
     [1.0, 2.0, 3.0]
     """
     example = "[i, j], [rows_at_i, rows_at_j]"
-    indices, data = (listed(each, "dynamic_stitch", example=example) for each in (indices, data))
+    indices, data = (list_argument(each, "dynamic_stitch", example=example) for each in (indices, data))
     if len(indices) != len(data) or not indices:
         raise GraphError(
             "dynamic_stitch takes a tensor of data for each of indices",

@@ -20,7 +20,7 @@ from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, only_scalars
 from ..support.common import shape_of
-from ..support.families import typed
+from ..support.families import keep_dtype
 from ..support.literals import f32, f64, i32, i64
 from .sorting import sorting_order
 
@@ -223,7 +223,7 @@ def _nth_shape(op: Operation) -> Shape:
     return Shape(op.inputs[0].shape[:-1])
 
 
-@typed
+@keep_dtype
 def _compute_nth_element(xp: Any, x: Any, n: Any, reverse: bool) -> Any:
     size = x.shape[-1]
     if not 0 <= int(n) < size:

@@ -19,7 +19,7 @@ from ..math.casting import cast
 from ..support.arguments import axis_within, check_rank, index_tensor, static_int, static_ints
 from ..support.common import shape_of, size_along
 from ..support.interpreter import repeated_numbers
-from ..support.late_axes import axis_to_end, late_axis, permuted
+from ..support.late_axes import axis_to_end, late_axis, permute_dimensions
 from ..support.literals import f64, i32, i64
 
 _X = np.arange(12.0).reshape(2, 3, 2)
@@ -248,7 +248,7 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     late = late_axis(axis)
     if late is not None:
         moved, back = axis_to_end(convert_to_tensor(input), late)
-        return permuted(apply("Roll", moved, shifts, axis=(-1,)), back, name)
+        return permute_dimensions(apply("Roll", moved, shifts, axis=(-1,)), back, name)
     return apply("Roll", input, shifts, name=name, axis=static_ints(axis))  # type: ignore[no-any-return]
 
 

@@ -19,8 +19,8 @@ from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import as_sizes, axis_within, shape_vector, static_int, static_ints
 from ..support.batching import to_known_shape
-from ..support.common import scalar, shape_of
-from ..support.late_axes import expanded, late_axis
+from ..support.common import infer_scalar, shape_of
+from ..support.late_axes import expand_late_axis, late_axis
 from ..support.literals import f64, i32
 
 _X = np.arange(6.0).reshape(2, 3)
@@ -45,7 +45,7 @@ define(
 define(
     "Size",
     "input: any -> output: host int32",
-    shape=scalar,
+    shape=infer_scalar,
     kernel=lambda xp, x: np.asarray(x.size, np.int32),
     gradient=_DISCRETE,
     shape_only=True,
@@ -55,7 +55,7 @@ define(
 define(
     "Rank",
     "input: any -> output: host int32",
-    shape=scalar,
+    shape=infer_scalar,
     kernel=lambda xp, x: np.asarray(x.ndim, np.int32),
     gradient=_DISCRETE,
     shape_only=True,
@@ -283,7 +283,7 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
     """
     late = late_axis(axis)
     if late is not None:
-        return expanded(input, late, name)
+        return expand_late_axis(input, late, name)
     return apply("ExpandDims", input, name=name, axis=static_int(axis))  # type: ignore[no-any-return]
 
 

@@ -21,9 +21,9 @@ from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, shape_in, static_int
 from ..support.array_library import add_at, cast_to_accumulator
-from ..support.batching import along
+from ..support.batching import batch_along
 from ..support.common import shape_of
-from ..support.families import typed
+from ..support.families import keep_dtype
 from ..support.literals import f32, f64, i32, i64
 
 _X = f64([[3, -1, 2, 0.5], [1, 4, -2, 2.5]])
@@ -63,7 +63,7 @@ def _sort_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "ArgSort",
     "values: T -> indices: int32",
-    batch=along(),
+    batch=batch_along(),
     where={"T": dtypes.REAL},
     attrs={"axis": -1, "descending": False},
     shape=_along_axis,
@@ -81,7 +81,7 @@ define(
 define(
     "Sort",
     "values: T -> sorted: T",
-    batch=along(),
+    batch=batch_along(),
     where={"T": dtypes.REAL},
     attrs={"axis": -1, "descending": False},
     shape=_along_axis,
@@ -101,7 +101,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"axis": REQUIRED},
     shape=lambda op: op.inputs[1].shape,
-    kernel=typed(lambda xp, x, indices, axis: xp.take_along_axis(x, indices.astype(xp.int64), axis)),
+    kernel=keep_dtype(lambda xp, x, indices, axis: xp.take_along_axis(x, indices.astype(xp.int64), axis)),
     gradient=lambda op, g: [
         apply("AddAlongAxis", g, op.inputs[1], shape_of(op.inputs[0]), axis=op.attrs["axis"]),
         None,

@@ -15,9 +15,9 @@ from ...ir.entry import public
 from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..support.batching import pointwise
+from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, same_as, scalar_like, sum_to
-from ..support.fusing import compare, masked
+from ..support.fusing import fuse_masked, write_comparison
 from ..support.literals import f32, f64, flags, i32, i64
 
 _C = flags([[True, False], [False, True]])
@@ -35,16 +35,16 @@ def _select_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _where_steps(op: Operation, writer: StepWriter) -> None:
-    writer.add("where", [compare(op, writer), *op.inputs[1:]], op.outputs[0])
+    writer.add("where", [write_comparison(op, writer), *op.inputs[1:]], op.outputs[0])
 
 
 define(
     "Where",
     "condition: bool, x: T, y: T -> output: T",
-    batch=pointwise,
+    batch=batch_pointwise,
     shape=broadcast_all,
     kernel=lambda xp, condition, x, y: xp.where(condition, x, y),
-    fuse=masked(_where_steps),
+    fuse=fuse_masked(_where_steps),
     gradient=_select_gradient,
     samples=[
         Sample([_C, f64([[1, 2], [3, 4]]), f64([10, 20])], f64([[1, 20], [10, 4]])),

@@ -15,7 +15,7 @@ from ...ir.tensor import Tensor
 from ...ir.unused import must_be_used
 from ..math.linear import l2_loss
 from ..math.reductions import reduce_sum
-from ..support.arguments import listed
+from ..support.arguments import list_argument
 from ..support.common import same_as
 from ..support.literals import f64
 
@@ -167,7 +167,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.global_norm([[3.0], None, [0.0, 4.0]])).sync()
     array(5., dtype=float32)
     """
-    halves = [l2_loss(t) for t in listed(t_list, "global_norm") if t is not None]
+    halves = [l2_loss(t) for t in list_argument(t_list, "global_norm") if t is not None]
     if not halves:
         raise GraphError(
             "there is no tensor to take the norm of", got=t_list, hint="give at least one that is not None"
@@ -206,7 +206,7 @@ def clip_by_global_norm(
     >>> a, b, norm
     (array([0.6]), array([0. , 0.8]), array(5.))
     """
-    given = listed(t_list, "clip_by_global_norm", example="[a, b], 1.0")
+    given = list_argument(t_list, "clip_by_global_norm", example="[a, b], 1.0")
     tensors = [None if t is None else convert_to_tensor(t) for t in given]
     norm = global_norm(tensors) if use_norm is None else convert_to_tensor(use_norm)
     scale = apply("RealDiv", clip_norm, apply("Maximum", norm, clip_norm))

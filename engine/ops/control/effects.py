@@ -18,7 +18,7 @@ from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...ir.unused import must_be_used
 from ...kernels.memory.contexts import outside
-from ..support.common import PYTHON, nothing, same_as
+from ..support.common import PYTHON, infer_nothing, same_as
 from ..support.context import KernelContext
 from .placeholders import identity, no_op
 
@@ -184,7 +184,7 @@ define(
     "Assert",
     "condition: host bool, data: host *any ->",
     attrs={"message": "", "summarize": 3},
-    shape=nothing,
+    shape=infer_nothing,
     kernel=_run_assert,
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.SHOWS,

@@ -15,7 +15,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
-from ..support.common import nothing, same_as
+from ..support.common import infer_nothing, same_as
 
 define(
     "Const",
@@ -264,7 +264,7 @@ def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> 
 define(
     "NoOp",
     "->",
-    shape=nothing,
+    shape=infer_nothing,
     kernel=lambda xp: None,
     gradient=NotDifferentiable("it has no value"),
 )

@@ -20,7 +20,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
-from ..support.arguments import listed
+from ..support.arguments import list_argument
 from ..support.common import same_as, zeros_like
 
 _ANY = {"T": dtypes.ALL}
@@ -163,7 +163,7 @@ def merge(inputs: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     ...     [int(session.run(index, feeds={"is_large:0": each})) for each in (False, True)]
     [0, 1]
     """
-    inputs = listed(inputs, "merge")
+    inputs = list_argument(inputs, "merge")
     if not inputs:
         raise GraphError("merge needs at least one input", wanted="one or more", got=inputs, hint="merge([a, b])")
     output, index = apply("Merge", inputs, name=name)

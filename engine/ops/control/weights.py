@@ -13,7 +13,7 @@ from ...ir.tensor import Tensor
 from ..array.shapes import squeeze
 from ..math.arithmetic import multiply
 from ..math.reductions import reduce_all, reduce_sum
-from ..support.common import ensured, ones_like, scalar_like, shape_of, size_along
+from ..support.common import ensure_sizes, ones_like, scalar_like, shape_of, size_along
 from .assertions import assert_equal
 from .effects import Assert
 from .shape_assertions import assert_rank_at_least
@@ -76,7 +76,7 @@ def with_last(x: Tensor, size: int, names: str) -> Tensor:
             names, wanted=f"a last dimension of {size}", got=x.shape, operation=x.op, hint="slice the last dimension"
         )
     if x.rank is not None:
-        return ensured(x, *[None] * (x.rank - 1), size)
+        return ensure_sizes(x, *[None] * (x.rank - 1), size)
     return tensor_after_checks(x, [assert_equal(size_along(x, -1), size, names)])
 
 

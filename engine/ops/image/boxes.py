@@ -22,7 +22,7 @@ from ..array.shapes import expand_dims
 from ..math.casting import cast
 from ..math.elementwise import ceil, floor
 from ..support.arguments import index_tensor, only_scalars, static_ints
-from ..support.common import ensured, one_for_each, scalar_like, size_along
+from ..support.common import ensure_sizes, one_for_each, scalar_like, size_along
 from ..support.literals import Array, f32, f64, i32
 
 _SQUARES = f32([[0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 7, 7], [2, 2, 0, 0.1], [5, 6, 7, 8], [9, 9, 9, 9]])
@@ -116,10 +116,10 @@ def crop_and_resize(
     if not isinstance(method, str) or method not in ("bilinear", "nearest"):
         raise GraphError("no such method", wanted="'bilinear' or 'nearest'", got=repr(method), hint="leave it out")
     corners = convert_to_tensor(boxes)
-    corners = ensured(corners, None, 4)
+    corners = ensure_sizes(corners, None, 4)
     which = one_for_each(cast(index_tensor(box_ind), dtypes.int32), corners, 0)
     height, width = _crop_size(crop_size)
-    images = ensured(convert_to_tensor(image), None, None, None, None)
+    images = ensure_sizes(convert_to_tensor(image), None, None, None, None)
     y1, x1, y2, x2 = (corners[:, i] for i in range(4))
     rows, is_row = _sample_positions(y1, y2, size_along(images, 1), height)
     columns, is_column = _sample_positions(x1, x2, size_along(images, 2), width)

@@ -19,7 +19,7 @@ from ..array.padding import pad
 from ..control.effects import Assert
 from ..math.arithmetic import maximum
 from ..support.arguments import index_tensor, known_rank
-from ..support.common import dimension
+from ..support.common import dimension_of
 from .transforms import image_tensor
 
 _AXES = {"height": -3, "width": -2}
@@ -59,7 +59,7 @@ def _image_of_known_rank(image: Any, what: str) -> Tensor:
 
 def _image_sizes(image: Tensor) -> tuple[Size, Size]:
     """Return height and width of images, as Python integers where they are known."""
-    height, width = (dimension(image, image.rank + axis) for axis in _AXES.values())  # type: ignore[operator]
+    height, width = (dimension_of(image, image.rank + axis) for axis in _AXES.values())  # type: ignore[operator]
     return height, width
 
 

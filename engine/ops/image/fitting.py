@@ -14,7 +14,7 @@ from ..array.shapes import expand_dims, squeeze
 from ..math.arithmetic import maximum, minimum
 from ..math.casting import cast
 from ..support.arguments import known_rank, one_of
-from ..support.common import dimension
+from ..support.common import dimension_of
 from .cropping import Size, pad_to_bounding_box, size_of
 from .resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
 from .transforms import image_tensor
@@ -73,7 +73,7 @@ def resize_image_with_pad(
     x = image_tensor(image)
     rank = known_rank(x, "resize_image_with_pad")
     batch = x if rank == 4 else expand_dims(x, 0)
-    height, width = dimension(batch, 1), dimension(batch, 2)
+    height, width = dimension_of(batch, 1), dimension_of(batch, 2)
     wanted = size_of(target_height, "target_height"), size_of(target_width, "target_width")
     rows, columns = _largest_fitting_size(height, width, *wanted)
     resized = resize(batch, stack([rows, columns]), align_corners)

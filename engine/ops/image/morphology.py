@@ -17,14 +17,14 @@ from ...ir.tensor import Tensor
 from ..nn.window_maxima import lowest_value
 from ..support.common import shape_of
 from ..support.literals import f64, i32
-from ..support.window_texts import documented, of_pooling
+from ..support.window_texts import fill_docstring, of_pooling
 from ..support.windows import (
     WINDOWS,
     check_not_empty,
     counts_in,
+    iterate_places,
     padding_of,
-    places,
-    spatial,
+    spatial_numbers,
     windows_of,
     windows_shape,
 )
@@ -59,7 +59,7 @@ def _compute_dilation(xp: Any, x: Any, filter: Any, attrs: Any) -> tuple[Any, An
     shape = counts_in(x.shape, windows, attrs)
     rows = filter.reshape(-1, x.shape[-1])
     best, place = xp.full(shape, lowest_value(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
-    for number, outer, inner in places(windows, attrs):
+    for number, outer, inner in iterate_places(windows, attrs):
         value = x[inner] + rows[number]
         # The first place inside of the image always counts, even if its value is the lowest, or NaN.
         better = (value > best[outer]) | (place[outer] < 0)
@@ -106,7 +106,7 @@ define(
 
 
 @public
-@documented(of_pooling(2))
+@fill_docstring(of_pooling(2))
 def dilation2d(
     input: Any, filter: Any, strides: Any = 1, rates: Any = 1, padding: Any = "VALID", name: str | None = None
 ) -> Tensor:
@@ -158,14 +158,14 @@ def _filter_windows(filter: Tensor, strides: Any, rates: Any, padding: Any) -> d
         )
     return {
         "window": filter.shape[:2].as_tuple(),
-        "strides": spatial(strides, 2, "strides"),
-        "rates": spatial(rates, 2, "rates"),
+        "strides": spatial_numbers(strides, 2, "strides"),
+        "rates": spatial_numbers(rates, 2, "rates"),
         "padding": padding_of(padding, 2),
     }
 
 
 @public
-@documented(of_pooling(2))
+@fill_docstring(of_pooling(2))
 def erosion2d(
     value: Any, kernel: Any, strides: Any = 1, rates: Any = 1, padding: Any = "VALID", name: str | None = None
 ) -> Tensor:

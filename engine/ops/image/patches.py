@@ -18,12 +18,12 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in
 from ..support.common import shape_of
 from ..support.literals import f64, i32
-from ..support.window_texts import documented, of_convolution
+from ..support.window_texts import fill_docstring, of_convolution
 from ..support.windows import (
     WINDOWS,
     check_fits,
+    iterate_places,
     patch_size,
-    places,
     window_attrs,
     windows_of,
     windows_shape,
@@ -45,7 +45,7 @@ def _extract_patches(xp: Any, x: Any, **attrs: Any) -> Any:
     windows, size = windows_of(x.shape, attrs), patch_size(attrs)
     counts = [each.count for each in windows]
     out = xp.zeros((x.shape[0], *counts, size, x.shape[-1]), dtype=x.dtype)
-    for number, outer, inner in places(windows, attrs):
+    for number, outer, inner in iterate_places(windows, attrs):
         out[*outer, number] = x[inner]
     return out.reshape(x.shape[0], *counts, size * x.shape[-1])
 
@@ -56,7 +56,7 @@ def _extract_grad(xp: Any, g: Any, shape: Any, **attrs: Any) -> Any:
     windows = windows_of(sizes, attrs)
     check_fits((*g.shape[:-1], g.shape[-1] // size), sizes, windows, attrs)
     parts, dx = g.reshape(*g.shape[:-1], size, sizes[-1]), xp.zeros(sizes, dtype=g.dtype)
-    for number, outer, inner in places(windows, attrs):
+    for number, outer, inner in iterate_places(windows, attrs):
         # Windows share pixels only at different places: within a place no pixel occurs twice, and slices can be added.
         view = dx[inner]
         view += parts[*outer, number]
@@ -100,7 +100,7 @@ define(
 
 
 @public
-@documented(of_convolution(2))
+@fill_docstring(of_convolution(2))
 def extract_image_patches(
     images: Any, ksizes: Any, strides: Any, rates: Any, padding: Any, name: str | None = None
 ) -> Tensor:
@@ -138,7 +138,7 @@ def extract_image_patches(
 
 
 @public
-@documented(of_convolution(3))
+@fill_docstring(of_convolution(3))
 def extract_volume_patches(input: Any, ksizes: Any, strides: Any, padding: Any, name: str | None = None) -> Tensor:
     """Put the elements of each window of volumes side by side, as channels.
 

@@ -23,7 +23,7 @@ from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import as_sizes, check_rank, shape_vector
 from ..support.common import shape_of
-from ..support.families import typed
+from ..support.families import keep_dtype
 from ..support.literals import Array, f64, i32, i64
 from .interpolation import METHODS, Taps, taps
 
@@ -76,14 +76,14 @@ def _resize_sizes(x: Any, size: Any) -> list[tuple[int, int]]:
     return list(zip(x.shape[1:3], after, strict=True))
 
 
-@typed
+@keep_dtype
 def _compute_resize(xp: Any, x: Any, size: Any, **how: Any) -> Any:
     for axis, (before, after) in enumerate(_resize_sizes(x, size), 1):
         x = _weighted_sums(xp, x, axis, taps(before, after, **how))
     return x
 
 
-@typed
+@keep_dtype
 def _resize_grad(xp: Any, g: Any, size: Any, **how: Any) -> Any:
     # The cotangent has the size after resizing, and `size` is the size before.
     for axis, (after, before) in enumerate(_resize_sizes(g, size), 1):

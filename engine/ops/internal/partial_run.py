@@ -9,7 +9,7 @@ from ...base import dtypes
 from ...base.dtypes import DType
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect, Role
-from ..support.common import nothing
+from ..support.common import infer_nothing
 from ..support.context import KernelContext, PartialFeeds
 from ..support.copies import give_copy
 
@@ -48,7 +48,7 @@ define(
     "input: host T ->",
     where={"T": dtypes.VALUES},
     attrs={"key": REQUIRED},
-    shape=nothing,
+    shape=infer_nothing,
     kernel=_hand_over,
     gradient=NotDifferentiable("it has no output"),
     effects=Effect.SHOWS,
@@ -58,7 +58,7 @@ define(
     "PartialEnd",
     "->",
     attrs={"key": REQUIRED, "needs": REQUIRED},
-    shape=nothing,
+    shape=infer_nothing,
     kernel=_finish_fetch,
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.SHOWS,

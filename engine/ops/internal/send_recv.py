@@ -10,7 +10,7 @@ from ...base import dtypes
 from ...base.shapes import Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect, Role
-from ..support.common import nothing
+from ..support.common import infer_nothing
 
 _AFTER = NotDifferentiable("compiling makes it after gradients are made")
 
@@ -18,7 +18,7 @@ define(
     "Send",
     "value: any ->",
     attrs={"channel": REQUIRED, "dead_silent": False},
-    shape=nothing,
+    shape=infer_nothing,
     role=Role.SEND,
     kernel=None,
     gradient=_AFTER,

@@ -8,14 +8,14 @@ from typing import Any
 from ...base import dtypes
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect
-from ..support.common import nothing
+from ..support.common import infer_nothing
 from ..support.context import KernelContext
-from ..support.copies import copied
+from ..support.copies import copy_in_host
 
 
 def _show_value(xp: Any, context: KernelContext, value: Any, *, key: str) -> Any:
     watch = context.step.watches.get(key)
-    return None if watch is None else watch.show(value, partial(copied, context.step.long_calls))
+    return None if watch is None else watch.show(value, partial(copy_in_host, context.step.long_calls))
 
 
 define(
@@ -23,7 +23,7 @@ define(
     "input: host T ->",
     where={"T": dtypes.VALUES},
     attrs={"key": REQUIRED},
-    shape=nothing,
+    shape=infer_nothing,
     retry=False,
     kernel=_show_value,
     gradient=NotDifferentiable("it has no output"),

@@ -16,7 +16,7 @@ from ..array.layout import transpose
 from ..array.shapes import reshape
 from ..math.linear import matmul
 from ..math.reductions import reduce_sum
-from ..support.common import dimension
+from ..support.common import dimension_of
 from .diagonals import matrix_diag_part
 
 
@@ -29,7 +29,7 @@ class Labelled:
 
     def sizes(self, labels: Sequence[Any]) -> list[Any]:
         """Return the size along each label: an integer, or a scalar tensor."""
-        return [dimension(self.tensor, self.labels.index(label)) for label in labels]
+        return [dimension_of(self.tensor, self.labels.index(label)) for label in labels]
 
     def ordered(self, labels: Sequence[Any]) -> Labelled:
         """Return the tensor with its dimensions in the order of `labels`."""
@@ -60,7 +60,8 @@ class Labelled:
         moved = transpose(self.tensor, [*rest, *twice])
         if None in moved.shape[-2:]:  # the reshape fails in the step if the sizes differ
             moved = reshape(
-                moved, [*(dimension(moved, i) for i in range(len(rest))), *[dimension(moved, len(rest))] * 2]
+                moved,
+                [*(dimension_of(moved, i) for i in range(len(rest))), *[dimension_of(moved, len(rest))] * 2],
             )
         return Labelled(matrix_diag_part(moved), (*(self.labels[i] for i in rest), label))
 
@@ -130,7 +131,7 @@ def _matrix_product(
     labels = (*batch, *rows, *columns)
     if len(rows) == len(columns) == 1:
         return Labelled(product, labels)
-    leading = [dimension(product, i) for i in range(len(batch))]
+    leading = [dimension_of(product, i) for i in range(len(batch))]
     return Labelled(reshape(product, [*leading, *left.sizes(rows), *right.sizes(columns)]), labels)
 
 

@@ -15,7 +15,7 @@ from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..math.complex import complex, conj, imag
 from ..support.common import cotangents_of
-from ..support.families import typed
+from ..support.families import keep_dtype
 from ..support.literals import c128, f64
 from .common import LAPACK, as_factor, cubic_cost, square_shape
 from .solving import matrix_inverse
@@ -35,7 +35,7 @@ define(
     where={"T": LAPACK},
     shape=_infer_determinant_shape,
     elements=cubic_cost(0.1),
-    kernel=typed(lambda xp, x: xp.linalg.det(x)),
+    kernel=keep_dtype(lambda xp, x: xp.linalg.det(x)),
     # Jacobi: the differential of det(x) is det(x) * trace(inv(x) @ dx).
     gradient=lambda op, g: [
         as_factor(g * conj(op.outputs[0]), op.inputs[0]) * matrix_inverse(op.inputs[0], adjoint=True)

@@ -13,7 +13,7 @@ from ...base.errors import GraphError, ShapeError
 from ...ir.apply import apply
 from ...ir.entry import public
 from ...ir.tensor import Tensor
-from ..support.arguments import alike
+from ..support.arguments import convert_alike
 from .contracting import Labelled, contract_pair
 
 _GUESS = 16  # assumed size of an unknown dimension when the order of products is chosen
@@ -65,7 +65,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.einsum("...a,a...->...", tg.ones([5, 4]), tg.ones([4, 2, 1]))).sync().shape
     (2, 5)
     """
-    tensors = alike(*inputs)
+    tensors = convert_alike(*inputs)
     terms, output = _split_equation(equation, len(tensors))
     operands = [Labelled(t, _label_dimensions(term, t, equation)) for term, t in zip(terms, tensors, strict=True)]
     wanted = _output_labels(output, operands, equation)

@@ -14,7 +14,7 @@ from ...ir.tensor import Tensor
 from ..control.effects import Assert
 from ..support.arguments import index_tensor
 from ..support.common import shape_of
-from ..support.late_axes import among, from_zero, joined, numbers, permuted, rank_of
+from ..support.late_axes import from_zero, join_vectors, mark_axes, number_range, permute_dimensions, rank_of
 
 
 def late_tensordot(a: Tensor, b: Tensor, axes: Any, name: str | None) -> Tensor:
@@ -26,7 +26,7 @@ def late_tensordot(a: Tensor, b: Tensor, axes: Any, name: str | None) -> Tensor:
         left = _reshape_to_matrix(a, left_free, ours, first=True)
         right = _reshape_to_matrix(b, right_free, theirs, first=False)
     product = apply("MatMul", left, right, transpose_a=False, transpose_b=False)
-    return apply("Reshape", product, joined(_sizes_along(a, left_free), _sizes_along(b, right_free)), name=name)  # type: ignore[no-any-return]
+    return apply("Reshape", product, join_vectors(_sizes_along(a, left_free), _sizes_along(b, right_free)), name=name)  # type: ignore[no-any-return]
 
 
 def _summed_dimensions(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,7 @@ def _summed_dimensions(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tenso
             )
         if tensor.rank == 0:
             count = apply("Cast", tensor, dtype="int32")
-            return numbers(rank_a - count, rank_a), numbers(0, count)
+            return number_range(rank_a - count, rank_a), number_range(0, count)
         if tensor.rank > 2 or tensor.shape[0] not in (2, None):
             raise GraphError(
                 "axes of tensordot are pairs of dimensions",
@@ -61,7 +61,7 @@ def _summed_dimensions(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tenso
 def _free_dimensions(x: Tensor, axes: Tensor) -> Tensor:
     """Return the dimensions that are not among the axes."""
     rank = rank_of(x)
-    return apply("BooleanMask", numbers(0, rank), apply("LogicalNot", among(axes, rank)))  # type: ignore[no-any-return]
+    return apply("BooleanMask", number_range(0, rank), apply("LogicalNot", mark_axes(axes, rank)))  # type: ignore[no-any-return]
 
 
 def _sizes_along(x: Tensor, axes: Tensor) -> Tensor:
@@ -89,4 +89,4 @@ def _reshape_to_matrix(x: Tensor, free: Tensor, summed: Tensor, first: bool) -> 
     order = (free, summed) if first else (summed, free)
     # The product over no dimensions is 1: outer products and scalars need no cases of their own.
     sizes = [apply("Prod", _sizes_along(x, each), axis=(0,), keepdims=False) for each in order]
-    return apply("Reshape", permuted(x, joined(*order)), apply("Stack", sizes, axis=0))  # type: ignore[no-any-return]
+    return apply("Reshape", permute_dimensions(x, join_vectors(*order)), apply("Stack", sizes, axis=0))  # type: ignore[no-any-return]

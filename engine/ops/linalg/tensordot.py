@@ -10,7 +10,7 @@ from ...ir.entry import public
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..array.concat import stack, unstack
-from ..support.arguments import alike, axis_within, index_tensor, static_int, static_ints
+from ..support.arguments import axis_within, convert_alike, index_tensor, static_int, static_ints
 from .contracting import Labelled, contract_pair
 from .late_tensordot import late_tensordot
 
@@ -49,7 +49,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.tensordot(tg.ones([2, 3, 4]), tg.ones([4, 5, 2]), axes=[[0, 2], [2, 0]])).sync().shape
     (3, 5)
     """
-    x, y = alike(a, b)
+    x, y = convert_alike(a, b)
     if x.rank is None or y.rank is None or (as_symbolic(axes) and static_value(index_tensor(axes)) is None):
         return late_tensordot(x, y, axes, name)
     ours, theirs = _summed_axes(axes, len(x.shape), len(y.shape))
@@ -127,7 +127,7 @@ def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.cross([1, 0, 0], [0, 1, 0])).sync()
     array([0, 0, 1], dtype=int32)
     """
-    x, y = alike(a, b)
+    x, y = convert_alike(a, b)
     for tensor in (x, y):
         if tensor.rank == 0 or tensor.shape[-1] not in (3, None):
             raise ShapeError(

@@ -20,11 +20,11 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
-from ..support.arguments import listed
+from ..support.arguments import list_argument
 from ..support.batching import emit_copy
 from ..support.common import broadcast_all, zeros_like
-from ..support.families import Binary, binary, sampled, typed
-from ..support.fusing import elementwise
+from ..support.families import Binary, declare_binary, keep_dtype, make_samples
+from ..support.fusing import fuse_elementwise
 from ..support.literals import f64, i32
 from .complex import conj
 from .zero_products import divide_unless_zero, multiply_unless_zero
@@ -34,37 +34,37 @@ _B = [[0.5], [4.0]]
 _POSITIVE = [[1.5, 0.25, 3.0]]
 _Z = ([1 + 2j, -0.5 + 1j], [[0.5 - 1j], [2 + 0.25j]])
 
-add: Binary = binary(
+add: Binary = declare_binary(
     "Add",
     "add",
     "Add elementwise; strings are concatenated.",
     where=(*dtypes.NUMERIC, dtypes.string),
     kernel=Ufunc("add"),
     gradient=lambda x, y, z, g: (g, g),
-    samples=[*sampled(lambda x, y: x + y, (_A, _B)), Sample([i32(3), i32(4)], i32(7))],
+    samples=[*make_samples(lambda x, y: x + y, (_A, _B)), Sample([i32(3), i32(4)], i32(7))],
     examples={
         "[1, 2], 10": "array([11, 12], dtype=int32)",
         '["a", "b"], "c"': "array(['ac', 'bc'], dtype=StringDType())",
     },
 )
 
-subtract: Binary = binary(
+subtract: Binary = declare_binary(
     "Sub",
     "subtract",
     "Subtract elementwise.",
     kernel=Ufunc("subtract"),
     gradient=lambda x, y, z, g: (g, -g),
-    samples=[*sampled(lambda x, y: x - y, (_A, _B)), Sample([i32(3), i32(4)], i32(-1))],
+    samples=[*make_samples(lambda x, y: x - y, (_A, _B)), Sample([i32(3), i32(4)], i32(-1))],
     examples={"[[10], [20]], [1, 2, 3]": "array([[ 9,  8,  7],\n       [19, 18, 17]], dtype=int32)"},
 )
 
-multiply: Binary = binary(
+multiply: Binary = declare_binary(
     "Mul",
     "multiply",
     "Multiply elementwise.",
     kernel=Ufunc("multiply"),
     gradient=lambda x, y, z, g: (g * conj(y), g * conj(x)),
-    samples=sampled(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
+    samples=make_samples(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
     examples={"[1.5, -2.0], 2": "array([ 3., -4.], dtype=float32)"},
 )
 
@@ -82,14 +82,14 @@ def _infer_quotient_shape(op: Operation) -> Shape:
     return broadcast_all(op)
 
 
-divide: Binary = binary(
+divide: Binary = declare_binary(
     "RealDiv",
     "divide",
     "Divide elementwise; integers are refused (use ``floordiv`` or cast them).",
     kernel=Ufunc("divide"),
     shape=_infer_quotient_shape,
     gradient=lambda x, y, z, g: (divide_unless_zero(g, conj(y)), -multiply_unless_zero(g, conj(z / y))),
-    samples=sampled(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
+    samples=make_samples(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
     examples={"[7.0, -7.0], 2": "array([ 3.5, -3.5], dtype=float32)"},
 )
 realdiv: Binary = divide
@@ -102,19 +102,19 @@ def _refuse_zero_divisors(xp: Any, x: Any, y: Any) -> None:
         raise ZeroDivisionError("integer division by zero")
 
 
-@typed
+@keep_dtype
 def _floor_divide(xp: Any, x: Any, y: Any) -> Any:
     _refuse_zero_divisors(xp, x, y)
     return xp.floor_divide(x, y)
 
 
-@typed
+@keep_dtype
 def _floor_mod(xp: Any, x: Any, y: Any) -> Any:
     _refuse_zero_divisors(xp, x, y)
     return xp.remainder(x, y)
 
 
-floordiv: Binary = binary(
+floordiv: Binary = declare_binary(
     "FloorDiv",
     "floordiv",
     "Divide elementwise and round towards minus infinity; an integer divided by zero raises ZeroDivisionError.",
@@ -123,13 +123,13 @@ floordiv: Binary = binary(
     kernel=_floor_divide,
     gradient=lambda x, y, z, g: (zeros_like(x), zeros_like(y)),
     samples=[
-        *sampled(lambda x, y: math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
+        *make_samples(lambda x, y: math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
         Sample([i32([7, -7, 6]), i32(2)], i32([3, -4, 3])),
     ],
     examples={"[7, -7], 2": "array([ 3, -4], dtype=int32)"},
 )
 
-floormod: Binary = binary(
+floormod: Binary = declare_binary(
     "FloorMod",
     "floormod",
     "Remainder of ``floordiv``, with the sign of the divisor; an integer zero divisor raises ZeroDivisionError.",
@@ -138,7 +138,7 @@ floormod: Binary = binary(
     kernel=_floor_mod,
     gradient=lambda x, y, z, g: (g, -(g * floordiv(x, y))),
     samples=[
-        *sampled(lambda x, y: x - y * math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
+        *make_samples(lambda x, y: x - y * math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
         Sample([i32([7, -7, 6]), i32([2, 2, -4])], i32([1, 1, -2])),
     ],
     examples={"[7, -7, 7], [3, 3, -3]": "array([ 1,  2, -2], dtype=int32)"},
@@ -166,15 +166,15 @@ def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor,
     return multiply_unless_zero(g, conj(slope)), multiply_unless_zero(g, conj(multiply_unless_zero(z, logarithm)))
 
 
-pow: Binary = binary(
+pow: Binary = declare_binary(
     "Pow",
     "pow",
     "Raise `x` to the power `y` elementwise; an integer to a negative power raises ValueError.",
     reads_values=True,
-    kernel=Ufunc("power", elsewhere=arrays.power),
+    kernel=Ufunc("power", elsewhere=arrays.compute_power),
     gradient=_power_gradient,
     samples=[
-        *sampled(math.pow, (_POSITIVE, [[2.0], [-0.5]]), lambda x, y: cmath.exp(y * cmath.log(x)), _Z),
+        *make_samples(math.pow, (_POSITIVE, [[2.0], [-0.5]]), lambda x, y: cmath.exp(y * cmath.log(x)), _Z),
         Sample([i32([2, -3]), i32([10, 3])], i32([1024, -27])),
     ],
     examples={"[2, -3], [10, 3]": "array([1024,  -27], dtype=int32)"},
@@ -185,25 +185,25 @@ def _pick_gradient(x: Tensor, y: Tensor, mask: Tensor, g: Tensor) -> tuple[Tenso
     return apply("Where", mask, g, 0), apply("Where", mask, 0, g)
 
 
-maximum: Binary = binary(
+maximum: Binary = declare_binary(
     "Maximum",
     "maximum",
     "Larger of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
     where=dtypes.REAL,
     kernel=Ufunc("maximum"),
     gradient=lambda x, y, z, g: _pick_gradient(x, y, x >= y, g),
-    samples=sampled(max, (_A, _B)),
+    samples=make_samples(max, (_A, _B)),
     examples={'[1.0, -1.0, float("nan")], 0.0': "array([ 1.,  0., nan], dtype=float32)"},
 )
 
-minimum: Binary = binary(
+minimum: Binary = declare_binary(
     "Minimum",
     "minimum",
     "Smaller of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
     where=dtypes.REAL,
     kernel=Ufunc("minimum"),
     gradient=lambda x, y, z, g: _pick_gradient(x, y, x <= y, g),
-    samples=sampled(min, (_A, _B)),
+    samples=make_samples(min, (_A, _B)),
     examples={'[1.0, -1.0, float("nan")], 0.0': "array([ 0., -1., nan], dtype=float32)"},
 )
 
@@ -214,7 +214,7 @@ def _squared_difference_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> 
     return slope, -slope
 
 
-@typed
+@keep_dtype
 def _squared_difference(xp: Any, x: Any, y: Any) -> Any:
     difference = x - y
     return difference * xp.conjugate(difference)
@@ -225,14 +225,14 @@ def _squared_difference_steps(op: Operation, writer: StepWriter) -> None:
     writer.add("multiply", [difference, difference], op.outputs[0])
 
 
-squared_difference: Binary = binary(
+squared_difference: Binary = declare_binary(
     "SquaredDifference",
     "squared_difference",
     "``(x - y) * conj(x - y)``, elementwise.",
     kernel=_squared_difference,
-    fuse=elementwise(_squared_difference_steps),
+    fuse=fuse_elementwise(_squared_difference_steps),
     gradient=_squared_difference_gradient,
-    samples=sampled(lambda x, y: (x - y) ** 2, (_A, _B), lambda x, y: abs(x - y) ** 2 + 0j, _Z),
+    samples=make_samples(lambda x, y: (x - y) ** 2, (_A, _B), lambda x, y: abs(x - y) ** 2 + 0j, _Z),
     examples={"[1.0, 5.0], 2.0": "array([1., 9.], dtype=float32)"},
 )
 
@@ -242,14 +242,14 @@ def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor,
     return x * scaled, -(y * scaled)
 
 
-binary(
+declare_binary(
     "Atan2",
     "atan2",
     "Angle of the point (second operand, first operand) in radians, elementwise.",
     where=dtypes.FLOATING,
     kernel=Ufunc("arctan2"),
     gradient=_atan2_gradient,
-    samples=sampled(math.atan2, (_A, _B)),
+    samples=make_samples(math.atan2, (_A, _B)),
 )
 
 
@@ -276,7 +276,7 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     return apply("Atan2", y, x, name=name)  # type: ignore[no-any-return]
 
 
-@typed
+@keep_dtype
 def _divide_no_nan(xp: Any, x: Any, y: Any) -> Any:
     # The divisor is replaced too: quotients that `where` drops should raise no floating-point errors.
     zero = y == 0
@@ -287,7 +287,7 @@ def _divide_no_nan_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple
     return div_no_nan(g, conj(y)), -multiply_unless_zero(g, conj(div_no_nan(z, y)))
 
 
-div_no_nan: Binary = binary(
+div_no_nan: Binary = declare_binary(
     "DivNoNan",
     "div_no_nan",
     "Divide elementwise, with 0 where the divisor is 0.",
@@ -295,14 +295,14 @@ div_no_nan: Binary = binary(
     kernel=_divide_no_nan,
     gradient=_divide_no_nan_gradient,
     samples=[
-        *sampled(lambda x, y: x / y, (_A, _B)),
+        *make_samples(lambda x, y: x / y, (_A, _B)),
         Sample([f64([1, 0, 3]), f64([0, 0, 2])], f64([0, 0, 1.5]), differentiable=False),
     ],
     examples={"[3.0, 1.0, 0.0], [2.0, 0.0, 0.0]": "array([1.5, 0. , 0. ], dtype=float32)"},
 )
 
 
-@typed
+@keep_dtype
 def _x_log_y(xp: Any, x: Any, y: Any) -> Any:
     zero = x == 0
     return xp.where(zero, xp.zeros((), x.dtype), x * xp.log(xp.where(zero, xp.ones((), y.dtype), y)))
@@ -314,7 +314,7 @@ def _x_log_y_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tenso
     return multiply_unless_zero(g, conj(xlogy(used, y))), multiply_unless_zero(g, conj(div_no_nan(x, y)))
 
 
-xlogy: Binary = binary(
+xlogy: Binary = declare_binary(
     "Xlogy",
     "xlogy",
     "``x * log(y)``, with 0 where `x` is 0, elementwise.",
@@ -322,7 +322,7 @@ xlogy: Binary = binary(
     kernel=_x_log_y,
     gradient=_x_log_y_gradient,
     samples=[
-        *sampled(lambda x, y: x * math.log(y), (_A, _B)),
+        *make_samples(lambda x, y: x * math.log(y), (_A, _B)),
         Sample([f64([0, 0]), f64([0, 2])], f64([0, 0]), differentiable=False),
     ],
     examples={"np.array([0.0, 2.0]), np.array([0.0, np.e])": "array([0., 2.])"},
@@ -425,7 +425,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.add_n([[1, 2], [3, 4], [5, 6]])).sync()
     array([ 9, 12], dtype=int32)
     """
-    terms = [inputs] if isinstance(inputs, Tensor) else listed(inputs, "add_n")
+    terms = [inputs] if isinstance(inputs, Tensor) else list_argument(inputs, "add_n")
     if not terms:
         raise GraphError("add_n needs at least one term", got=inputs, hint="use zeros for an empty sum")
     return apply("AddN", terms, name=name)  # type: ignore[no-any-return]

@@ -14,9 +14,9 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
-from ..support.batching import pointwise
+from ..support.batching import batch_pointwise
 from ..support.common import same_as
-from ..support.families import Unary, typed, unary
+from ..support.families import Unary, declare_unary, keep_dtype
 from ..support.literals import f64
 from .elementwise import sign
 from .zero_products import multiply_unless_zero
@@ -87,12 +87,12 @@ def _declare_bessel(
     examples: dict[str, str],
 ) -> Unary:
     """Declare a function of `scipy.special`; ``gradient(x, y)`` is its derivative by `x`, from the result `y`."""
-    return unary(
+    return declare_unary(
         f"Bessel{function.upper()}",
         f"bessel_{function}",
         f"{what}, elementwise.",
         where=dtypes.FLOATING,
-        kernel=typed(_scaled_i(int(function[1])) if function in ("i0e", "i1e") else arrays.by_special(function)),
+        kernel=keep_dtype(_scaled_i(int(function[1])) if function in ("i0e", "i1e") else arrays.by_special(function)),
         gradient=lambda x, y, g: multiply_unless_zero(g, gradient(x, y)),
         samples=samples,
         examples=examples,
@@ -210,7 +210,7 @@ bessel_k1e: Unary = _declare_bessel(
 
 def _of_order(x: Any, order: int, function: str) -> Any:
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    return arrays.special(np, function)(order, wide)
+    return arrays.special_function(np, function)(order, wide)
 
 
 def _i_of_order(xp: Any, x: Any, order: int, scaled: bool) -> Any:
@@ -242,9 +242,9 @@ define(
     "x: host T -> y: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED, "scaled": False},
-    batch=pointwise,
+    batch=batch_pointwise,
     shape=same_as(0),
-    kernel=typed(_i_of_order),
+    kernel=keep_dtype(_i_of_order),
     gradient=_i_gradient,
     samples=[
         Sample([_X], _integral_of_i(2), {"order": 2}),
@@ -258,9 +258,9 @@ define(
     "x: host T -> y: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    batch=pointwise,
+    batch=batch_pointwise,
     shape=same_as(0),
-    kernel=typed(lambda xp, x, order: _of_order(x, order, "jv")),
+    kernel=keep_dtype(lambda xp, x, order: _of_order(x, order, "jv")),
     gradient=_j_gradient,
     samples=[Sample([_X], _integral_of_j(2), {"order": 2}), Sample([_X], _integral_of_j(3), {"order": 3})],
 )

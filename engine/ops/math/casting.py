@@ -15,8 +15,8 @@ from ...ir.entry import public
 from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..support.batching import pointwise
-from ..support.fusing import compare, masked
+from ..support.batching import batch_pointwise
+from ..support.fusing import fuse_masked, write_comparison
 from ..support.literals import c128, f64, flags, i32
 
 _CASTABLE = (dtypes.bool_, *dtypes.NUMERIC)
@@ -52,18 +52,18 @@ def _cast_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _cast_steps(op: Operation, writer: StepWriter) -> None:
-    writer.add("where", [compare(op, writer), writer.number(op, 1), writer.number(op, 0)], op.outputs[0])
+    writer.add("where", [write_comparison(op, writer), writer.number(op, 1), writer.number(op, 0)], op.outputs[0])
 
 
 define(
     "Cast",
     "x: T -> y: @dtype",
-    batch=pointwise,
+    batch=batch_pointwise,
     where={"T": _CASTABLE},
     attrs={"dtype": REQUIRED},
     shape=_cast_shape,
     kernel=_compute_cast,
-    fuse=masked(_cast_steps),
+    fuse=fuse_masked(_cast_steps),
     gradient=_cast_gradient,
     samples=[
         Sample([f64([1.7, -1.7])], i32([1, -1]), {"dtype": dtypes.int32}, differentiable=False),

@@ -11,7 +11,7 @@ import numpy as np
 from ...base import dtypes
 from ...ir.definition import NotDifferentiable, Sample, Ufunc
 from ..support import array_library as arrays
-from ..support.families import Binary, Unary, binary, unary
+from ..support.families import Binary, Unary, declare_binary, declare_unary
 from ..support.literals import f64, flags, i32
 
 _BOOL = (dtypes.bool_,)
@@ -29,7 +29,7 @@ def _pair_samples(function: Callable[[Any, Any], Any], x: Any, y: Any) -> list[S
     return [Sample([x, y], np.vectorize(function, otypes=[bool]))]
 
 
-equal: Binary = binary(
+equal: Binary = declare_binary(
     "Equal",
     "equal",
     "Whether two values are equal, elementwise; NaN equals nothing.",
@@ -41,7 +41,7 @@ equal: Binary = binary(
     examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([ True, False, False])"},
 )
 
-not_equal: Binary = binary(
+not_equal: Binary = declare_binary(
     "NotEqual",
     "not_equal",
     "Whether two values differ, elementwise; NaN differs from everything.",
@@ -53,7 +53,7 @@ not_equal: Binary = binary(
     examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([False,  True,  True])"},
 )
 
-less: Binary = binary(
+less: Binary = declare_binary(
     "Less",
     "less",
     "Whether ``x < y``, elementwise.",
@@ -65,7 +65,7 @@ less: Binary = binary(
     examples={"[1, 2, 3], 2": "array([ True, False, False])"},
 )
 
-less_equal: Binary = binary(
+less_equal: Binary = declare_binary(
     "LessEqual",
     "less_equal",
     "Whether ``x <= y``, elementwise.",
@@ -77,7 +77,7 @@ less_equal: Binary = binary(
     examples={"[1, 2, 3], 2": "array([ True,  True, False])"},
 )
 
-greater: Binary = binary(
+greater: Binary = declare_binary(
     "Greater",
     "greater",
     "Whether ``x > y``, elementwise.",
@@ -89,7 +89,7 @@ greater: Binary = binary(
     examples={"[1, 2, 3], 2": "array([False, False,  True])"},
 )
 
-greater_equal: Binary = binary(
+greater_equal: Binary = declare_binary(
     "GreaterEqual",
     "greater_equal",
     "Whether ``x >= y``, elementwise.",
@@ -101,7 +101,7 @@ greater_equal: Binary = binary(
     examples={"[1, 2, 3], 2": "array([False,  True,  True])"},
 )
 
-logical_and: Binary = binary(
+logical_and: Binary = declare_binary(
     "LogicalAnd",
     "logical_and",
     "Whether both are true, elementwise.",
@@ -113,7 +113,7 @@ logical_and: Binary = binary(
     examples={"[True, True, False], [True, False, False]": "array([ True, False, False])"},
 )
 
-logical_or: Binary = binary(
+logical_or: Binary = declare_binary(
     "LogicalOr",
     "logical_or",
     "Whether at least one is true, elementwise.",
@@ -125,7 +125,7 @@ logical_or: Binary = binary(
     examples={"[True, True, False], [True, False, False]": "array([ True,  True, False])"},
 )
 
-logical_xor: Binary = binary(
+logical_xor: Binary = declare_binary(
     "LogicalXor",
     "logical_xor",
     "Whether exactly one is true, elementwise.",
@@ -137,7 +137,7 @@ logical_xor: Binary = binary(
     examples={"[True, True, False], [True, False, False]": "array([False,  True, False])"},
 )
 
-logical_not: Unary = unary(
+logical_not: Unary = declare_unary(
     "LogicalNot",
     "logical_not",
     "Whether a value is false, elementwise.",
@@ -149,7 +149,7 @@ logical_not: Unary = unary(
     examples={"[True, False]": "array([False,  True])"},
 )
 
-bitwise_and: Binary = binary(
+bitwise_and: Binary = declare_binary(
     "BitwiseAnd",
     "bitwise_and",
     "Bits set in both, elementwise.",
@@ -160,7 +160,7 @@ bitwise_and: Binary = binary(
     examples={"[0b1100, -1], 0b1010": "array([ 8, 10], dtype=int32)"},
 )
 
-bitwise_or: Binary = binary(
+bitwise_or: Binary = declare_binary(
     "BitwiseOr",
     "bitwise_or",
     "Bits set in at least one, elementwise.",
@@ -171,7 +171,7 @@ bitwise_or: Binary = binary(
     examples={"[0b1100, -1], 0b1010": "array([14, -1], dtype=int32)"},
 )
 
-bitwise_xor: Binary = binary(
+bitwise_xor: Binary = declare_binary(
     "BitwiseXor",
     "bitwise_xor",
     "Bits set in exactly one, elementwise.",
@@ -182,7 +182,7 @@ bitwise_xor: Binary = binary(
     examples={"[0b1100, -1], 0b1010": "array([  6, -11], dtype=int32)"},
 )
 
-left_shift: Binary = binary(
+left_shift: Binary = declare_binary(
     "LeftShift",
     "left_shift",
     "Bits of `x` moved up by `y` places, elementwise.",
@@ -193,7 +193,7 @@ left_shift: Binary = binary(
     examples={"[1, -3], 4": "array([ 16, -48], dtype=int32)"},
 )
 
-right_shift: Binary = binary(
+right_shift: Binary = declare_binary(
     "RightShift",
     "right_shift",
     "Bits of `x` moved down by `y` places, keeping the sign, elementwise.",
@@ -204,7 +204,7 @@ right_shift: Binary = binary(
     examples={"[16, -6], 1": "array([ 8, -3], dtype=int32)"},
 )
 
-invert: Unary = unary(
+invert: Unary = declare_unary(
     "Invert",
     "invert",
     "All bits flipped, elementwise.",

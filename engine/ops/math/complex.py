@@ -13,15 +13,15 @@ from ...ir.definition import REQUIRED, Sample, Ufunc, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..support.arguments import alike
+from ..support.arguments import convert_alike
 from ..support.common import broadcast_all, sum_to, zeros_like
-from ..support.families import Unary, unary
+from ..support.families import Unary, declare_unary
 from ..support.literals import c128, f64
 
 COMPLEX = (dtypes.complex64, dtypes.complex128)
 _Z = c128([1 + 2j, -0.5 + 0.25j, 3 - 1j])
 
-unary(
+declare_unary(
     "Conj",
     "conj",
     "Complex conjugate, elementwise.",
@@ -56,7 +56,7 @@ def conj(x: Any, name: str | None = None) -> Tensor:
     return apply("Conj", tensor, name=name) if tensor.dtype.is_complex else tensor
 
 
-unary(
+declare_unary(
     "Real",
     "real",
     "Real part, elementwise.",
@@ -68,7 +68,7 @@ unary(
     samples=[Sample([_Z], f64([1, -0.5, 3]))],
 )
 
-unary(
+declare_unary(
     "Imag",
     "imag",
     "Imaginary part, elementwise.",
@@ -79,7 +79,7 @@ unary(
     samples=[Sample([_Z], f64([2, 0.25, -1]))],
 )
 
-angle: Unary = unary(
+angle: Unary = declare_unary(
     "Angle",
     "angle",
     "Argument of a complex number in radians, elementwise.",
@@ -184,6 +184,6 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.complex([1.0, 3.0], 2.0)).sync()
     array([1.+2.j, 3.+2.j], dtype=complex64)
     """
-    parts = alike(real, imag, default=dtypes.float32)
+    parts = convert_alike(real, imag, default=dtypes.float32)
     dtype = dtypes.complex128 if parts[0].dtype is dtypes.float64 else dtypes.complex64
     return apply("Complex", *parts, name=name, dtype=dtype)  # type: ignore[no-any-return]

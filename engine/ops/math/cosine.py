@@ -13,7 +13,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
-from ..support.common import dimension, size_along, zeros_like
+from ..support.common import dimension_of, size_along, zeros_like
 from .complex import complex as of_parts
 from .complex import real
 from .elementwise import sqrt
@@ -23,7 +23,7 @@ from .trigonometry import cos, sin
 
 def _indices_along_last(x: Tensor) -> Tensor:
     """Return 0, 1, ... along the last dimension, in its dtype."""
-    size = dimension(x, -1)
+    size = dimension_of(x, -1)
     if isinstance(size, int):
         return constant(np.arange(size).astype(x.dtype.numpy))
     places = apply("Range", constant(np.int32(0)), size, constant(np.int32(1)))
@@ -49,7 +49,7 @@ def _half_sample_phase(x: Tensor, sign: int) -> Tensor:
 
 def _transform_type_1(x: Tensor, ortho: bool) -> Tensor:
     """Return the spectrum of the signal followed by its mirror image without both ends."""
-    size = dimension(x, -1)
+    size = dimension_of(x, -1)
     if isinstance(size, int) and size < 2:
         raise ShapeError("a transform of type 1 has two ends", wanted="2 or more", got=size, hint="use type=2")
     # The spectrum of an even signal is real, apart from rounding.
@@ -58,21 +58,21 @@ def _transform_type_1(x: Tensor, ortho: bool) -> Tensor:
 
 def _transform_type_2(x: Tensor, ortho: bool) -> Tensor:
     """Return type 2: the spectrum of the signal padded to twice its length, turned by half a sample."""
-    size = dimension(x, -1)
+    size = dimension_of(x, -1)
     found = real(rfft(x, [size * 2])[..., :size] * _half_sample_phase(x, -1))
     return found * _orthonormal_scales(x, 0.5) / sqrt(_length_in_dtype(x)) if ortho else found
 
 
 def _transform_type_3(x: Tensor, ortho: bool) -> Tensor:
     """Return type 3: the first half of the signal whose spectrum is the operand turned by half a sample."""
-    size, count = dimension(x, -1), _length_in_dtype(x)
+    size, count = dimension_of(x, -1), _length_in_dtype(x)
     x = x * (_orthonormal_scales(x, 1.0) * sqrt(count) if ortho else count)
     return irfft(of_parts(x, zeros_like(x)) * _half_sample_phase(x, 1), [size * 2])[..., :size]
 
 
 def _transform_type_4(x: Tensor, ortho: bool) -> Tensor:
     # The odd coefficients of a type-2 transform of twice the length are a type-4 transform.
-    found = _transform_type_2(fit_sizes(x, [dimension(x, -1) * 2]), False)[..., 1::2]
+    found = _transform_type_2(fit_sizes(x, [dimension_of(x, -1) * 2]), False)[..., 1::2]
     return found * math.sqrt(0.5) / sqrt(_length_in_dtype(x)) if ortho else found
 
 

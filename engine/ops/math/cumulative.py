@@ -16,8 +16,8 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, same_with_axis, static_int, static_ints
 from ..support.common import ones_like, shape_of
-from ..support.families import typed
-from ..support.late_axes import along_last, late_axes, late_axis, reduced
+from ..support.families import keep_dtype
+from ..support.late_axes import along_last, late_axes, late_axis, reduce_late_axes
 from ..support.literals import c128, f64, i32
 from .complex import conj
 from .reductions import reduced_axes, reduced_shape, unreduce
@@ -40,7 +40,7 @@ def _scan_along_axis(xp: Any, scan: str, x: Any, axis: int, exclusive: bool, rev
 
 
 def _scan_kernel(scan: str) -> Kernel:
-    return typed(lambda xp, x, axis, exclusive, reverse: _scan_along_axis(xp, scan, x, axis, exclusive, reverse))
+    return keep_dtype(lambda xp, x, axis, exclusive, reverse: _scan_along_axis(xp, scan, x, axis, exclusive, reverse))
 
 
 def _cumsum_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -119,7 +119,7 @@ def _factors_gradient(x: Tensor, g: Tensor, axis: int, comparison: str) -> Tenso
     return apply("Sum", apply("Where", included, cotangent, 0), axis=(rows,))  # type: ignore[no-any-return]
 
 
-@typed
+@keep_dtype
 def _compute_prod_others(xp: Any, x: Any, axis: int) -> Any:
     # Factors before times factors after: dividing the whole product by each factor would fail at zeros.
     return _scan_along_axis(xp, "cumprod", x, axis, True, False) * _scan_along_axis(xp, "cumprod", x, axis, True, True)
@@ -150,7 +150,7 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs={"axis": REQUIRED, "keepdims": False},
     shape=lambda op: reduced_shape(op.inputs[0].shape, op.attrs["axis"], op.attrs["keepdims"]),
-    kernel=typed(lambda xp, x, axis, keepdims: xp.prod(x, axis, x.dtype, keepdims=keepdims)),
+    kernel=keep_dtype(lambda xp, x, axis, keepdims: xp.prod(x, axis, x.dtype, keepdims=keepdims)),
     gradient=_product_gradient,
     samples=[
         Sample([_X], f64([0, 3]), {"axis": (1,)}),
@@ -190,7 +190,7 @@ def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
         return _full_product(x, keepdims, name)
     late = late_axes(axis)
     if late is not None:
-        return reduced("Prod", x, late, bool(keepdims), name)
+        return reduce_late_axes("Prod", x, late, bool(keepdims), name)
     axes = static_ints(axis)
     if x.rank is not None:
         reduced_axes(axes, x.rank)

@@ -19,8 +19,8 @@ from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..support import array_library as arrays
 from ..support.common import same_as, zeros_like
-from ..support.families import Unary, is_sparse, sampled, typed, unary
-from ..support.fusing import elementwise
+from ..support.families import Unary, declare_unary, is_sparse, keep_dtype, make_samples
+from ..support.fusing import fuse_elementwise
 from ..support.literals import f64, flags, i32
 from .arithmetic import div_no_nan, maximum, minimum
 from .complex import conj
@@ -30,7 +30,7 @@ _X = [[0.5, -1.25], [2.25, -0.3]]
 _POSITIVE = [[0.5, 1.25], [2.0, 0.3]]
 _Z = [0.5 + 0.25j, -0.75 + 1.5j, 1 - 2j]
 
-negative: Unary = unary(
+negative: Unary = declare_unary(
     "Neg",
     "negative",
     "Change the sign, elementwise.",
@@ -38,7 +38,7 @@ negative: Unary = unary(
     kernel=Ufunc("negative"),
     keeps_zero=True,
     gradient=lambda x, y, g: -g,
-    samples=[*sampled(lambda x: 0 - x, _X), Sample([i32([3, -4])], i32([-3, 4]))],
+    samples=[*make_samples(lambda x: 0 - x, _X), Sample([i32([3, -4])], i32([-3, 4]))],
     examples={"[1.5, -2.0]": "array([-1.5,  2. ], dtype=float32)"},
 )
 
@@ -56,7 +56,7 @@ define(
     kernel=Ufunc("absolute"),
     gradient=_absolute_gradient,
     samples=[
-        *sampled(math.fabs, _X, lambda z: math.hypot(z.real, z.imag), _Z),
+        *make_samples(math.fabs, _X, lambda z: math.hypot(z.real, z.imag), _Z),
         Sample([i32([3, -4])], i32([3, 4])),
     ],
 )
@@ -96,22 +96,22 @@ def _sign_gradient(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
     return div_no_nan(g - y * radial, apply("Cast", abs(x), dtype=x.dtype))
 
 
-sign: Unary = unary(
+sign: Unary = declare_unary(
     "Sign",
     "sign",
     "-1, 0 or 1 by the sign, elementwise; ``x / abs(x)`` of complex numbers.",
     where=dtypes.NUMERIC,
-    kernel=Ufunc("sign", elsewhere=arrays.signs),
+    kernel=Ufunc("sign", elsewhere=arrays.compute_signs),
     keeps_zero=True,
     gradient=_sign_gradient,
     samples=[
-        *sampled(lambda x: math.copysign(1.0, x), _X, lambda z: z / math.hypot(z.real, z.imag), _Z),
+        *make_samples(lambda x: math.copysign(1.0, x), _X, lambda z: z / math.hypot(z.real, z.imag), _Z),
         Sample([i32([3, 0, -4])], i32([1, 0, -1])),
     ],
     examples={"[-2.5, 0.0, 3.0]": "array([-1.,  0.,  1.], dtype=float32)"},
 )
 
-square: Unary = unary(
+square: Unary = declare_unary(
     "Square",
     "square",
     "Square, elementwise.",
@@ -119,18 +119,18 @@ square: Unary = unary(
     kernel=Ufunc("square"),
     keeps_zero=True,
     gradient=lambda x, y, g: g * conj(x * 2),
-    samples=sampled(lambda x: x * x, _X, lambda x: x * x, _Z),
+    samples=make_samples(lambda x: x * x, _X, lambda x: x * x, _Z),
     examples={"[3, -4]": "array([ 9, 16], dtype=int32)"},
 )
 
-sqrt: Unary = unary(
+sqrt: Unary = declare_unary(
     "Sqrt",
     "sqrt",
     "Square root, elementwise; NaN for negative real numbers.",
     kernel=Ufunc("sqrt"),
     keeps_zero=True,
     gradient=lambda x, y, g: divide_unless_zero(g, conj(y * 2)),
-    samples=sampled(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
+    samples=make_samples(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
     examples={"[9.0, 2.25]": "array([3. , 1.5], dtype=float32)"},
 )
 
@@ -144,96 +144,96 @@ def _rsqrt_steps(op: Operation, writer: StepWriter) -> None:
     writer.add("divide", [writer.number(op, 1), writer.add("sqrt", op.inputs)], op.outputs[0])
 
 
-rsqrt: Unary = unary(
+rsqrt: Unary = declare_unary(
     "Rsqrt",
     "rsqrt",
     "Reciprocal of the square root, elementwise.",
-    kernel=typed(lambda xp, x: 1 / xp.sqrt(x)),
-    fuse=elementwise(_rsqrt_steps),
+    kernel=keep_dtype(lambda xp, x: 1 / xp.sqrt(x)),
+    fuse=fuse_elementwise(_rsqrt_steps),
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(_multiply_guarded(y, y, y) * -0.5)),
-    samples=sampled(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
+    samples=make_samples(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
     examples={"[4.0, 0.25]": "array([0.5, 2. ], dtype=float32)"},
 )
 
-reciprocal: Unary = unary(
+reciprocal: Unary = declare_unary(
     "Reciprocal",
     "reciprocal",
     "``1 / x``, elementwise.",
     kernel=Ufunc("reciprocal"),
     gradient=lambda x, y, g: -multiply_unless_zero(g, conj(_multiply_guarded(y, y))),
-    samples=sampled(lambda x: 1 / x, _X, lambda z: 1 / z, _Z),
+    samples=make_samples(lambda x: 1 / x, _X, lambda z: 1 / z, _Z),
     examples={"[4.0, -0.5]": "array([ 0.25, -2.  ], dtype=float32)"},
 )
 
-exp: Unary = unary(
+exp: Unary = declare_unary(
     "Exp",
     "exp",
     "Exponential, elementwise.",
     kernel=Ufunc("exp", here=elementary_function(np, "exp")),
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(y)),
-    samples=sampled(math.exp, _X, cmath.exp, _Z),
+    samples=make_samples(math.exp, _X, cmath.exp, _Z),
     examples={"np.array([0.0, 1.0])": "array([1.        , 2.71828183])"},
 )
 
-expm1: Unary = unary(
+expm1: Unary = declare_unary(
     "Expm1",
     "expm1",
     "``exp(x) - 1`` without loss of digits near 0, elementwise.",
     kernel=Ufunc("expm1"),
     keeps_zero=True,
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(y + 1)),
-    samples=sampled(math.expm1, [*_X[0], 1e-12], lambda z: cmath.exp(z) - 1, _Z),
+    samples=make_samples(math.expm1, [*_X[0], 1e-12], lambda z: cmath.exp(z) - 1, _Z),
     examples={"np.array([1e-20])": "array([1.e-20])"},
 )
 
-log: Unary = unary(
+log: Unary = declare_unary(
     "Log",
     "log",
     "Natural logarithm, elementwise; NaN for negative real numbers.",
     kernel=Ufunc("log"),
     gradient=lambda x, y, g: divide_unless_zero(g, conj(x)),
-    samples=sampled(math.log, _POSITIVE, cmath.log, _Z),
+    samples=make_samples(math.log, _POSITIVE, cmath.log, _Z),
     examples={"np.array([1.0, np.e])": "array([0., 1.])"},
 )
 
-log1p: Unary = unary(
+log1p: Unary = declare_unary(
     "Log1p",
     "log1p",
     "``log(1 + x)`` without loss of digits near 0, elementwise.",
     kernel=Ufunc("log1p"),
     keeps_zero=True,
     gradient=lambda x, y, g: divide_unless_zero(g, conj(x + 1)),
-    samples=sampled(math.log1p, [0.5, 2.0, -0.3, 1e-5], lambda z: cmath.log(1 + z), _Z),
+    samples=make_samples(math.log1p, [0.5, 2.0, -0.3, 1e-5], lambda z: cmath.log(1 + z), _Z),
     examples={"np.array([1e-20])": "array([1.e-20])"},
 )
 
 
 _SLOPE = 2 / math.sqrt(math.pi)
 
-erf: Unary = unary(
+erf: Unary = declare_unary(
     "Erf",
     "erf",
     "Error function, elementwise.",
     where=dtypes.FLOATING,
-    kernel=typed(arrays.by_special("erf")),
+    kernel=keep_dtype(arrays.by_special("erf")),
     keeps_zero=True,
     gradient=lambda x, y, g: g * (exp(-square(x)) * _SLOPE),
-    samples=sampled(math.erf, _X),
+    samples=make_samples(math.erf, _X),
     examples={"np.array([0.0, 1.0, 10.0])": "array([0.        , 0.84270079, 1.        ])"},
 )
 
-erfc: Unary = unary(
+erfc: Unary = declare_unary(
     "Erfc",
     "erfc",
     "``1 - erf(x)`` without loss of digits for large `x`, elementwise.",
     where=dtypes.FLOATING,
-    kernel=typed(arrays.by_special("erfc")),
+    kernel=keep_dtype(arrays.by_special("erfc")),
     gradient=lambda x, y, g: g * (exp(-square(x)) * -_SLOPE),
-    samples=sampled(math.erfc, [*_X[0], 9.0]),
+    samples=make_samples(math.erfc, [*_X[0], 9.0]),
     examples={"np.array([10.0])": "array([2.08848758e-45])"},
 )
 
-floor: Unary = unary(
+floor: Unary = declare_unary(
     "Floor",
     "floor",
     "Round towards minus infinity, elementwise.",
@@ -241,11 +241,11 @@ floor: Unary = unary(
     kernel=Ufunc("floor"),
     keeps_zero=True,
     gradient=lambda x, y, g: zeros_like(x),
-    samples=sampled(lambda x: float(math.floor(x)), [0.5, -1.25, 2.7]),
+    samples=make_samples(lambda x: float(math.floor(x)), [0.5, -1.25, 2.7]),
     examples={"[1.7, -1.7]": "array([ 1., -2.], dtype=float32)"},
 )
 
-ceil: Unary = unary(
+ceil: Unary = declare_unary(
     "Ceil",
     "ceil",
     "Round towards plus infinity, elementwise.",
@@ -253,11 +253,11 @@ ceil: Unary = unary(
     kernel=Ufunc("ceil"),
     keeps_zero=True,
     gradient=lambda x, y, g: zeros_like(x),
-    samples=sampled(lambda x: float(math.ceil(x)), [0.5, -1.25, 2.7]),
+    samples=make_samples(lambda x: float(math.ceil(x)), [0.5, -1.25, 2.7]),
     examples={"[1.7, -1.7]": "array([ 2., -1.], dtype=float32)"},
 )
 
-rint: Unary = unary(
+rint: Unary = declare_unary(
     "Rint",
     "rint",
     "Round to the nearest whole number, halves to the even one, elementwise.",
@@ -300,7 +300,7 @@ def round(x: Any, name: str | None = None) -> Tensor:
 _TEST = NotDifferentiable("its result is bool")
 _ODD = f64([1.0, np.nan, np.inf, -np.inf])
 
-is_nan: Unary = unary(
+is_nan: Unary = declare_unary(
     "IsNan",
     "is_nan",
     "Whether a value is NaN, elementwise.",
@@ -311,7 +311,7 @@ is_nan: Unary = unary(
     examples={'[1.0, float("nan"), float("inf")]': "array([False,  True, False])"},
 )
 
-is_inf: Unary = unary(
+is_inf: Unary = declare_unary(
     "IsInf",
     "is_inf",
     "Whether a value is infinite, elementwise.",
@@ -322,7 +322,7 @@ is_inf: Unary = unary(
     examples={'[1.0, float("nan"), float("inf")]': "array([False, False,  True])"},
 )
 
-is_finite: Unary = unary(
+is_finite: Unary = declare_unary(
     "IsFinite",
     "is_finite",
     "Whether a value is neither infinite nor NaN, elementwise.",

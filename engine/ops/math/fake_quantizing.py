@@ -17,7 +17,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
 from ..support.common import sum_to
-from ..support.families import typed
+from ..support.families import keep_dtype
 from ..support.literals import f64
 from .elementwise import floor
 
@@ -42,7 +42,7 @@ def _nudge_range(xp: Any, low: Any, high: Any, num_bits: int, narrow_range: bool
     return step, (least - zero) * step, (most - zero) * step
 
 
-@typed
+@keep_dtype
 def _fake_quant(xp: Any, x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> Any:
     if x.dtype.itemsize == 2:  # the steps of 16 bits are finer than a 16-bit float resolves
         x, low, high = (t.astype(xp.float32) for t in (x, low, high))

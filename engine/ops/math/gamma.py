@@ -14,9 +14,9 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
-from ..support.batching import pointwise
+from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, sum_to
-from ..support.families import Unary, binary, sampled, typed, unary
+from ..support.families import Unary, declare_binary, declare_unary, keep_dtype, make_samples
 from ..support.literals import f32, f64
 from .gamma_slopes import by_order, count_expanded_terms, zeta_slopes
 from .reductions import reduce_sum
@@ -24,27 +24,27 @@ from .zero_products import multiply_unless_zero
 
 _EULER = 0.5772156649015329
 
-lgamma: Unary = unary(
+lgamma: Unary = declare_unary(
     "Lgamma",
     "lgamma",
     "Logarithm of the absolute value of the gamma function, elementwise.",
     where=dtypes.FLOATING,
-    kernel=typed(arrays.by_special("gammaln")),
+    kernel=keep_dtype(arrays.by_special("gammaln")),
     gradient=lambda x, y, g: multiply_unless_zero(g, digamma(x)),
     samples=[
-        *sampled(math.lgamma, [0.5, 3.7, -1.3, 12.0]),
+        *make_samples(math.lgamma, [0.5, 3.7, -1.3, 12.0]),
         Sample([f64([0, -2, np.inf])], f64([np.inf] * 3), differentiable=False),
         Sample([np.zeros((0, 2))], np.zeros((0, 2))),
     ],
     examples={"np.array([4.0, 0.5, 0.0])": "array([1.79175947, 0.57236494,        inf])"},
 )
 
-digamma: Unary = unary(
+digamma: Unary = declare_unary(
     "Digamma",
     "digamma",
     "Derivative of ``lgamma``, elementwise.",
     where=dtypes.FLOATING,
-    kernel=typed(arrays.by_special("digamma")),
+    kernel=keep_dtype(arrays.by_special("digamma")),
     gradient=lambda x, y, g: multiply_unless_zero(g, polygamma(1.0, x)),
     samples=[
         Sample([f64([1, 2, 0.5, 3.5])], f64([0, 1, -2 * math.log(2), 46 / 15 - 2 * math.log(2)]) - _EULER),
@@ -54,7 +54,7 @@ digamma: Unary = unary(
 )
 
 
-@typed
+@keep_dtype
 def _compute_polygamma(xp: Any, a: Any, x: Any) -> Any:
     """Compute ``(-1) ** (a + 1) * gamma(a + 1) * zeta(a + 1, x)``, and ``digamma(x)`` for order 0."""
     a, x = (t.astype(xp.float32) if t.dtype.itemsize == 2 else t for t in (a, x))
@@ -62,8 +62,8 @@ def _compute_polygamma(xp: Any, a: Any, x: Any) -> Any:
     sign = xp.where(xp.floor(half) == half, -xp.ones((), a.dtype), xp.ones((), a.dtype))
     # Order 2 stands in for orders without a result here, so that both functions are finite.
     order = xp.where(a > 0, a + 1, xp.full((), 2, a.dtype))
-    rest = sign * arrays.special(xp, "gamma")(order) * arrays.special(xp, "zeta")(order, x)
-    found = xp.where(a == 0, arrays.special(xp, "digamma")(x), rest)
+    rest = sign * arrays.special_function(xp, "gamma")(order) * arrays.special_function(xp, "zeta")(order, x)
+    found = xp.where(a == 0, arrays.special_function(xp, "digamma")(x), rest)
     return xp.where((a >= 0) & (xp.floor(a) == a), found, xp.full((), np.nan, x.dtype))
 
 
@@ -76,7 +76,7 @@ define(
     "Polygamma",
     "a: T, x: T -> y: T",
     where={"T": dtypes.FLOATING},
-    batch=pointwise,
+    batch=batch_pointwise,
     shape=broadcast_all,
     kernel=_compute_polygamma,
     gradient=_polygamma_gradient,
@@ -119,12 +119,12 @@ def _zeta_gradient(x: Tensor, q: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, 
     return multiply_unless_zero(g, by_x), -multiply_unless_zero(g * x, by_q)
 
 
-binary(
+declare_binary(
     "Zeta",
     "zeta",
     "Hurwitz's zeta function.",
     where=dtypes.FLOATING,
-    kernel=typed(arrays.by_special("zeta")),
+    kernel=keep_dtype(arrays.by_special("zeta")),
     gradient=_zeta_gradient,
     samples=[
         Sample([f64([2, 4, 2]), f64([1, 1, 2])], f64([math.pi**2 / 6, math.pi**4 / 90, math.pi**2 / 6 - 1])),
@@ -177,7 +177,7 @@ define(
     "x: host T, q: host T -> slope: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    batch=pointwise,
+    batch=batch_pointwise,
     shape=broadcast_all,
     elements=count_expanded_terms,
     kernel=by_order(zeta_slopes),

@@ -16,8 +16,8 @@ import numpy as np
 
 from ...ir.definition import Kernel
 from ...kernels.memory.contexts import outside
-from ..support.array_library import special
-from ..support.families import typed
+from ..support.array_library import special_function
+from ..support.families import keep_dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -29,7 +29,9 @@ _LARGE, _NEAR = 1e8, 1e-2  # parameters, and relative distances of `x`, where tw
 @cache
 def _bernoulli_numbers() -> Array:
     """Return the Bernoulli numbers of even order, from the second on."""
-    numbers: Array = outside(special(np, "bernoulli"), 2 * _TERMS)[2::2]  # cached, so not in the memory of a step
+    numbers: Array = outside(special_function(np, "bernoulli"), 2 * _TERMS)[
+        2::2
+    ]  # cached, so not in the memory of a step
     return numbers
 
 
@@ -68,10 +70,10 @@ def _series_to_order(order: int, *coefficients: Any) -> Array:
 
 def _power_over_gamma(a: Array, x: Array, order: int) -> Array:
     """Return the series of ``x ** e * gamma(a) / gamma(a + e)``."""
-    exponent = _series_to_order(order, np.zeros_like(a), np.log(x) - special(np, "digamma")(a))
+    exponent = _series_to_order(order, np.zeros_like(a), np.log(x) - special_function(np, "digamma")(a))
     # Higher derivatives of the logarithm of gamma, the polygamma functions, are zeta functions of whole orders.
     for m in range(2, order + 1):
-        exponent[m] = (-1) ** (m + 1) * special(np, "zeta")(m, a) / m
+        exponent[m] = (-1) ** (m + 1) * special_function(np, "zeta")(m, a) / m
     return _exponentiate_series(exponent)
 
 
@@ -210,4 +212,4 @@ def by_order(slopes: Callable[[Array, Array, int], Array]) -> Kernel:
         with np.errstate(all="ignore"):
             return slopes(np.atleast_1d(wide[0]), np.atleast_1d(wide[1]), order).reshape(wide[0].shape)
 
-    return typed(compute_slopes)
+    return keep_dtype(compute_slopes)

@@ -13,7 +13,7 @@ from ...ir.definition import NotDifferentiable, Sample
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.common import ones_like, zeros_like
-from ..support.families import Binary, binary, sampled, typed
+from ..support.families import Binary, declare_binary, keep_dtype, make_samples
 from ..support.literals import f64, i32
 from .arithmetic import div_no_nan
 
@@ -23,14 +23,14 @@ _B = [[2.0], [-3.5]]
 _WHOLE = (i32([7, -7, 7, -7]), i32([3, 3, -3, -3]))
 
 
-@typed
+@keep_dtype
 def _truncate_mod(xp: Any, x: Any, y: Any) -> Any:
     if y.dtype.kind in "iu" and x.size and not xp.all(y):
         raise ZeroDivisionError("integer division by zero")
     return xp.fmod(x, y)
 
 
-@typed
+@keep_dtype
 def _truncate_div(xp: Any, x: Any, y: Any) -> Any:
     if y.dtype.kind not in "iu":
         return xp.trunc(x / y)
@@ -38,35 +38,35 @@ def _truncate_div(xp: Any, x: Any, y: Any) -> Any:
     return (x - _truncate_mod(xp, x, y)) // y
 
 
-truncatemod: Binary = binary(
+truncatemod: Binary = declare_binary(
     "TruncateMod",
     "truncatemod",
     "Remainder of a division that is cut off towards zero: the sign is that of the dividend, as in C.",
     where=_REAL,
     kernel=_truncate_mod,
     gradient=lambda x, y, z, g: (g, -(g * truncatediv(x, y))),
-    samples=[*sampled(math.fmod, (_A, _B)), Sample(list(_WHOLE), i32([1, -1, 1, -1]))],
+    samples=[*make_samples(math.fmod, (_A, _B)), Sample(list(_WHOLE), i32([1, -1, 1, -1]))],
     examples={"[7, -7], 3": "array([ 1, -1], dtype=int32)"},
 )
 
-truncatediv: Binary = binary(
+truncatediv: Binary = declare_binary(
     "TruncateDiv",
     "truncatediv",
     "Divide and cut off towards zero, as integers of C do; ``floordiv`` rounds down.",
     where=_REAL,
     kernel=_truncate_div,
     gradient=lambda x, y, z, g: (zeros_like(x), zeros_like(y)),
-    samples=[*sampled(lambda x, y: float(int(x / y)), (_A, _B)), Sample(list(_WHOLE), i32([2, -2, -2, 2]))],
+    samples=[*make_samples(lambda x, y: float(int(x / y)), (_A, _B)), Sample(list(_WHOLE), i32([2, -2, -2, 2]))],
     examples={"[7, -7], 3": "array([ 2, -2], dtype=int32)"},
 )
 
 
-@typed
+@keep_dtype
 def _next_after(xp: Any, x: Any, y: Any) -> Any:
     return xp.nextafter(x, y)
 
 
-nextafter: Binary = binary(
+nextafter: Binary = declare_binary(
     "NextAfter",
     "nextafter",
     "The next number of the dtype after the first operand, on the way to the second.",

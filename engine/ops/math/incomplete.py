@@ -14,9 +14,9 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
-from ..support.batching import pointwise
+from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, sum_to
-from ..support.families import binary, typed
+from ..support.families import declare_binary, keep_dtype
 from ..support.literals import f64
 from .casting import cast
 from .elementwise import exp, log
@@ -63,12 +63,12 @@ def _expected_igamma(a: Any, x: Any) -> Any:
     return np.stack([1 - np.exp(-x), 1 - (1 + x) * np.exp(-x), np.vectorize(math.erf)(np.sqrt(x))])
 
 
-binary(
+declare_binary(
     "Igamma",
     "igamma",
     "Regularised lower incomplete gamma function.",
     where=dtypes.FLOATING,
-    kernel=typed(arrays.by_special("gammainc")),
+    kernel=keep_dtype(arrays.by_special("gammainc")),
     gradient=_igamma_gradient,
     samples=[
         Sample([_SHAPE, _AT], _expected_igamma),
@@ -76,12 +76,12 @@ binary(
     ],
 )
 
-binary(
+declare_binary(
     "Igammac",
     "igammac",
     "Regularised upper incomplete gamma function.",
     where=dtypes.FLOATING,
-    kernel=typed(arrays.by_special("gammaincc")),
+    kernel=keep_dtype(arrays.by_special("gammaincc")),
     gradient=_igammac_gradient,
     samples=[
         Sample([_SHAPE, _AT], lambda a, x: 1 - _expected_igamma(a, x)),
@@ -159,7 +159,7 @@ define(
     "a: host T, x: host T -> slope: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    batch=pointwise,
+    batch=batch_pointwise,
     shape=broadcast_all,
     elements=count_expanded_terms,
     kernel=by_order(incomplete_gamma_slopes),
@@ -187,9 +187,9 @@ define(
     "Betainc",
     "a: T, b: T, x: T -> y: T",
     where={"T": dtypes.FLOATING},
-    batch=pointwise,
+    batch=batch_pointwise,
     shape=broadcast_all,
-    kernel=typed(arrays.by_special("betainc")),
+    kernel=keep_dtype(arrays.by_special("betainc")),
     gradient=_betainc_gradient,
     samples=[  # without gradients by a and b: tests/ops/test_special.py moves x
         Sample([f64([[2], [1]]), f64(1), _BETA], np.stack([_BETA**2, _BETA]), {}, False),

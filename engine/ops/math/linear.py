@@ -17,9 +17,9 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank
-from ..support.batching import reshaped, swapped
+from ..support.batching import emit_reshape, emit_transpose
 from ..support.common import sum_to
-from ..support.families import typed
+from ..support.families import keep_dtype
 from ..support.literals import f64, i32
 from .complex import conj
 from .reductions import reduce_sum
@@ -109,11 +109,11 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
     def emit_flat_product(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
         x, matrix = operands if left else operands[::-1]
         if transpose_a if left else not transpose_b:
-            x = swapped(builder, x)
-        flat = reshaped(builder, x, [-1, inner])
+            x = emit_transpose(builder, x)
+        flat = emit_reshape(builder, x, [-1, inner])
         product = builder.tensor("MatMul", flat, matrix, transpose_b=transpose_b if left else not transpose_a)
-        result = reshaped(builder, product, [-1, rows, columns])
-        return [result if left else swapped(builder, result)]
+        result = emit_reshape(builder, product, [-1, rows, columns])
+        return [result if left else emit_transpose(builder, result)]
 
     return emit_flat_product
 
@@ -126,7 +126,7 @@ define(
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_matmul_shape,
     elements=_matmul_elements,
-    kernel=typed(_compute_matmul),
+    kernel=keep_dtype(_compute_matmul),
     gradient=_matmul_gradient,
     samples=[
         Sample([_A, _B], f64([[-3, 7], [10, -8.75]])),
@@ -148,7 +148,7 @@ define(
     where={"T": (dtypes.float32, dtypes.float64)},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_matmul_shape,
-    kernel=typed(lambda xp, a, b, total, **transposed: _compute_matmul(xp, a, b, **transposed) + total),
+    kernel=keep_dtype(lambda xp, a, b, total, **transposed: _compute_matmul(xp, a, b, **transposed) + total),
     gradient=NotDifferentiable("it is made after gradients are"),
     samples=[
         Sample([_A, _B, f64([[1, 2], [3, 4]])], f64([[-2, 9], [13, -4.75]])),

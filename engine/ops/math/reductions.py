@@ -23,11 +23,11 @@ from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..support.arguments import as_sizes, axis_within, shape_in, static_ints
 from ..support.array_library import cast_to_accumulator
-from ..support.batching import along
+from ..support.batching import batch_along
 from ..support.common import scalar_like, shape_of
-from ..support.families import describe, example_section, typed
-from ..support.fusing import broadcast, reduces_last, reduction
-from ..support.late_axes import late_axes, reduced
+from ..support.families import describe_dtypes, example_section, keep_dtype
+from ..support.fusing import fuse_broadcast, fuse_reduction, reduces_last
+from ..support.late_axes import late_axes, reduce_late_axes
 from ..support.literals import c128, f64, flags, i32
 from .zero_products import multiply_unless_zero
 
@@ -111,7 +111,7 @@ define(
     shape=_unreduced_shape,
     elements=shape_in(1),
     kernel=_unreduce_kernel,
-    fuse=broadcast(reduces_last),
+    fuse=fuse_broadcast(reduces_last),
     gradient=lambda op, g: [apply("Sum", g, **op.own_attrs), None],
     samples=[
         Sample([f64([5, 7]), i32([2, 3])], f64([[5, 5, 5], [7, 7, 7]]), {"axis": (1,)}),
@@ -147,8 +147,8 @@ def _declare_reduction(
         where={"T": where},
         attrs=AXES,
         shape=_reduction_shape,
-        batch=along(),
-        kernel=typed(kernel),
+        batch=batch_along(),
+        kernel=keep_dtype(kernel),
         gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
         samples=samples,
         fuse=fuse,
@@ -157,7 +157,7 @@ def _declare_reduction(
     def public(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
         late = late_axes(axis)
         if late is not None:
-            return reduced(type, input_tensor, late, bool(keepdims), name)
+            return reduce_late_axes(type, input_tensor, late, bool(keepdims), name)
         axes = None if axis is None else static_ints(axis)
         return apply(type, input_tensor, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
 
@@ -166,7 +166,7 @@ def _declare_reduction(
 
     Parameters
     ----------
-    input_tensor : Tensor of {describe(where)}
+    input_tensor : Tensor of {describe_dtypes(where)}
     axis : int or sequence of int, or int32 or int64 Tensor, optional
         Axes to reduce; all when None. Axes that only a step knows leave the rank of the result open.
     keepdims : bool
@@ -200,7 +200,7 @@ reduce_sum: Reduction = _declare_reduction(
     "Sum over axes.",
     where=dtypes.NUMERIC,
     kernel=lambda xp, x, axis, keepdims: xp.sum(x, axis, _accumulator_dtype(xp, x), keepdims=keepdims),
-    fuse=reduction("sum"),
+    fuse=fuse_reduction("sum"),
     gradient=lambda op, g: unreduce(g, op),
     samples=[
         Sample([_X], f64(24.75)),
@@ -241,7 +241,7 @@ reduce_mean: Reduction = _declare_reduction(
     "Mean over axes; NaN over nothing.",
     where=dtypes.DIFFERENTIABLE,
     kernel=_compute_mean,
-    fuse=reduction("mean"),
+    fuse=fuse_reduction("mean"),
     gradient=lambda op, g: unreduce(g / _count_reduced(op), op),
     samples=[
         Sample([_X], f64(24.75 / 12)),
@@ -266,7 +266,7 @@ reduce_max: Reduction = _declare_reduction(
     "Largest value over axes; equal largest values share the gradient.",
     where=dtypes.REAL,
     kernel=lambda xp, x, axis, keepdims: xp.max(x, axis, keepdims=keepdims),
-    fuse=reduction("max"),
+    fuse=fuse_reduction("max"),
     gradient=_extreme_gradient,
     samples=[
         Sample([_X], f64(7)),
@@ -283,7 +283,7 @@ reduce_min: Reduction = _declare_reduction(
     "Smallest value over axes; equal smallest values share the gradient.",
     where=dtypes.REAL,
     kernel=lambda xp, x, axis, keepdims: xp.min(x, axis, keepdims=keepdims),
-    fuse=reduction("min"),
+    fuse=fuse_reduction("min"),
     gradient=_extreme_gradient,
     samples=[
         Sample([_X], f64(-2)),

@@ -13,7 +13,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, known_rank, static_int, static_ints
-from ..support.common import dimension
+from ..support.common import dimension_of
 from .spectra import fit_sizes
 
 
@@ -22,7 +22,7 @@ def _roll_by_half(x: Any, axes: Any, forward: bool, name: str | None) -> Tensor:
     tensor = convert_to_tensor(x)
     rank = known_rank(tensor, "fftshift")
     for axis in range(rank) if axes is None else static_ints(axes, "axes"):
-        size = dimension(tensor, at := axis_within(axis, rank, "axes"))
+        size = dimension_of(tensor, at := axis_within(axis, rank, "axes"))
         middle = size - size // 2 if forward else size // 2
         before = (slice(None),) * at
         halves = [tensor[(*before, slice(middle, None))], tensor[(*before, slice(None, middle))]]
@@ -205,7 +205,7 @@ def frame(
     step = positive_int(frame_step, "frame_step")
     rank = known_rank(x, "frame")
     at = axis_within(static_int(axis), rank)
-    size = dimension(x, at)
+    size = dimension_of(x, at)
     if pad_end:
         count = -(-size // step)
         missing = _at_least_0(length + step * (count - 1) - size)
@@ -222,10 +222,10 @@ def _at_least_0(number: Any) -> Any:
 def _gather_frames(x: Tensor, axis: int, count: Any, length: int, step: int, name: str | None) -> Tensor:
     """Gather frames in pieces of the common divisor of length and step: fewer indices than single samples."""
     piece = math.gcd(length, step)
-    used = dimension(x, axis) // piece
+    used = dimension_of(x, axis) // piece
     before = (slice(None),) * axis
     rows = x[(*before, slice(None, used * piece))]
-    dims = [dimension(x, i) for i in range(len(x.shape))]
+    dims = [dimension_of(x, i) for i in range(len(x.shape))]
     rows = apply("Reshape", rows, index_tensor([*dims[:axis], used, piece, *dims[axis + 1 :]]))
     starts = apply("Range", constant(np.int32(0)), _as_int32(count), constant(np.int32(1))) * (step // piece)
     places = apply("ExpandDims", starts, axis=-1) + constant(np.arange(length // piece, dtype=np.int32))
@@ -268,7 +268,7 @@ def overlap_and_add(signal: Any, frame_step: int, name: str | None = None) -> Te
     rank = known_rank(x, "overlap_and_add")
     if rank < 2:
         raise ShapeError("there have to be frames", wanted="rank 2 or more", got=x.shape, hint="see `frame`")
-    *dims, frames, length = (dimension(x, i) for i in range(rank))
+    *dims, frames, length = (dimension_of(x, i) for i in range(rank))
     parts = -(-length // step)
     rows = frames + parts - 1
     # Part k of each frame goes k steps further: its rows, one more than there are places, begin k places later.

@@ -14,37 +14,37 @@ from ...ir.definition import Sample
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
-from ..support.arguments import alike
-from ..support.families import Unary, sampled, typed, unary
+from ..support.arguments import convert_alike
+from ..support.families import Unary, declare_unary, keep_dtype, make_samples
 from ..support.literals import f64
 from .elementwise import exp, log, log1p, square
 from .trigonometry import cos, sin
 from .zero_products import multiply_unless_zero
 
-erfinv: Unary = unary(
+erfinv: Unary = declare_unary(
     "Erfinv",
     "erfinv",
     "Inverse of ``erf``, elementwise; NaN outside of [-1, 1].",
     where=dtypes.FLOATING,
-    kernel=typed(arrays.by_special("erfinv")),
+    kernel=keep_dtype(arrays.by_special("erfinv")),
     keeps_zero=True,
     gradient=lambda x, y, g: multiply_unless_zero(g, exp(multiply_unless_zero(y, y)) * (math.sqrt(math.pi) / 2)),
     samples=[
-        *sampled(lambda x: NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2), [0.5, -0.9, 0.1]),
+        *make_samples(lambda x: NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2), [0.5, -0.9, 0.1]),
         Sample([f64([1, -1, 0, 2])], f64([np.inf, -np.inf, 0, np.nan]), differentiable=False),
     ],
     examples={"np.array([0.0, 0.5, 1.0])": "array([0.        , 0.47693628,        inf])"},
 )
 
-ndtri: Unary = unary(
+ndtri: Unary = declare_unary(
     "Ndtri",
     "ndtri",
     "Quantile function of the standard normal distribution, elementwise; NaN outside of [0, 1].",
     where=dtypes.FLOATING,
-    kernel=typed(arrays.by_special("ndtri")),
+    kernel=keep_dtype(arrays.by_special("ndtri")),
     gradient=lambda x, y, g: multiply_unless_zero(g, exp(multiply_unless_zero(y, y) * 0.5) * math.sqrt(2 * math.pi)),
     samples=[
-        *sampled(NormalDist().inv_cdf, [0.5, 0.975, 0.1]),
+        *make_samples(NormalDist().inv_cdf, [0.5, 0.975, 0.1]),
         Sample([f64([1, 0, -1])], f64([np.inf, -np.inf, np.nan]), differentiable=False),
     ],
     examples={"np.array([0.5, 0.975, 0.0])": "array([0.        , 1.95996398,       -inf])"},
@@ -73,12 +73,12 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
     return apply("Mul", ndtri(convert_to_tensor(x) * 0.5), -math.sqrt(0.5), name=name)  # type: ignore[no-any-return]
 
 
-expint: Unary = unary(
+expint: Unary = declare_unary(
     "Expint",
     "expint",
     "Exponential integral Ei, that of ``exp(t) / t`` from minus infinity to x, elementwise.",
     where=dtypes.FLOATING,
-    kernel=typed(arrays.by_special("expi")),
+    kernel=keep_dtype(arrays.by_special("expi")),
     gradient=lambda x, y, g: multiply_unless_zero(g, exp(x) / x),
     samples=[
         Sample(
@@ -90,13 +90,13 @@ expint: Unary = unary(
     examples={"np.array([1.0, -1.0])": "array([ 1.89511782, -0.21938393])"},
 )
 
-dawsn: Unary = unary(
+dawsn: Unary = declare_unary(
     "Dawsn",
     "dawsn",
     "Dawson's integral, ``exp(-x**2)`` times the integral of ``exp(t**2)`` from 0 to x, elementwise.",
     where=dtypes.FLOATING,
     on_host=True,
-    kernel=typed(arrays.by_special("dawsn")),
+    kernel=keep_dtype(arrays.by_special("dawsn")),
     gradient=lambda x, y, g: g * (1 - x * y * 2),
     samples=[Sample([f64([0, 1, -2, 10])], f64([0, 0.5380795069127684, -0.30134038892379195, 0.05025384718759853]))],
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.53807951])"},
@@ -118,13 +118,13 @@ def _spence_slope(x: Tensor) -> Tensor:
     return apply("Where", near, -series, -(log(far) / large))  # type: ignore[no-any-return]
 
 
-spence: Unary = unary(
+spence: Unary = declare_unary(
     "Spence",
     "spence",
     "Spence's integral, that of ``log(t) / (1 - t)`` from 1 to x, elementwise.",
     where=dtypes.FLOATING,
     on_host=True,
-    kernel=typed(arrays.by_special("spence")),
+    kernel=keep_dtype(arrays.by_special("spence")),
     gradient=lambda x, y, g: multiply_unless_zero(g, _spence_slope(x)),
     samples=[
         Sample(
@@ -140,10 +140,10 @@ spence: Unary = unary(
 def _fresnel_kernel(index: int) -> Any:
     """Return the kernel of the sine integral, 0, or cosine integral, 1; SciPy computes both at once."""
     kernel = arrays.by_special("fresnel")
-    return typed(lambda xp, x: kernel(xp, x)[index])
+    return keep_dtype(lambda xp, x: kernel(xp, x)[index])
 
 
-fresnel_sin: Unary = unary(
+fresnel_sin: Unary = declare_unary(
     "FresnelSin",
     "fresnel_sin",
     "Fresnel's integral of ``sin(pi * t**2 / 2)`` from 0 to x, elementwise.",
@@ -155,7 +155,7 @@ fresnel_sin: Unary = unary(
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.43825915])"},
 )
 
-fresnel_cos: Unary = unary(
+fresnel_cos: Unary = declare_unary(
     "FresnelCos",
     "fresnel_cos",
     "Fresnel's integral of ``cos(pi * t**2 / 2)`` from 0 to x, elementwise.",
@@ -188,7 +188,7 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.xdivy([0.0, 3.0], [0.0, 2.0])).sync()
     array([0. , 1.5], dtype=float32)
     """
-    a, b = alike(x, y, default=dtypes.float32)
+    a, b = convert_alike(x, y, default=dtypes.float32)
     zero = apply("Equal", a, 0)
     # The inner choice keeps the gradient of the dropped quotient finite.
     return apply("Where", zero, 0, a / apply("Where", zero, 1, b), name=name)  # type: ignore[no-any-return]
@@ -214,7 +214,7 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.xlog1py(np.array([0.0, 2.0]), np.array([-1.0, 1e-20]))).sync()
     array([0.e+00, 2.e-20])
     """
-    a, b = alike(x, y, default=dtypes.float32)
+    a, b = convert_alike(x, y, default=dtypes.float32)
     zero = apply("Equal", a, 0)
     # The inner choice keeps the gradient of the dropped logarithm finite.
     return apply("Where", zero, 0, a * log1p(apply("Where", zero, 0, b)), name=name)  # type: ignore[no-any-return]

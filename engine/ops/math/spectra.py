@@ -15,7 +15,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
-from ..support.common import dimension, size_along
+from ..support.common import dimension_of, size_along
 from ..support.families import Unary
 from .fourier import last_axes
 
@@ -58,7 +58,7 @@ def fit_sizes(x: Tensor, sizes: Sequence[Any]) -> Tensor:
     if all(_known_to_fit(cut, sizes)):
         return cut
     return _pad_ends(
-        cut, [size - dimension(cut, axis) for axis, size in zip(last_axes(len(sizes)), sizes, strict=True)]
+        cut, [size - dimension_of(cut, axis) for axis, size in zip(last_axes(len(sizes)), sizes, strict=True)]
     )
 
 

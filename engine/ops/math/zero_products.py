@@ -19,8 +19,8 @@ from ...ir.definition import Sample
 from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..support.families import Binary, binary, sampled, typed
-from ..support.fusing import elementwise, has_rows
+from ..support.families import Binary, declare_binary, keep_dtype, make_samples
+from ..support.fusing import fuse_elementwise, has_rows
 from ..support.literals import f64
 from .complex import conj
 
@@ -40,13 +40,13 @@ def divide_unless_zero(g: Tensor, divisor: Tensor) -> Tensor:
     return apply("DivOrZero", g, divisor)  # type: ignore[no-any-return]
 
 
-@typed
+@keep_dtype
 def _compute_mul_no_nan(xp: Any, x: Any, y: Any) -> Any:
     is_zero, zero = y == 0, xp.zeros((), y.dtype)
     return xp.where(is_zero, zero, x) * xp.where(is_zero, zero, y)
 
 
-@typed
+@keep_dtype
 def _compute_div_or_zero(xp: Any, x: Any, y: Any) -> Any:
     is_zero, zero = x == 0, xp.zeros((), x.dtype)
     return xp.where(is_zero, zero, x) / xp.where(is_zero, xp.ones((), y.dtype), y)
@@ -64,37 +64,37 @@ def _write_quotient(op: Operation, writer: StepWriter) -> None:
     writer.add("where", [mask, writer.add("divide", op.inputs), zero], op.outputs[0])
 
 
-multiply_no_nan: Binary = binary(
+multiply_no_nan: Binary = declare_binary(
     "MulNoNan",
     "multiply_no_nan",
     "Multiply elementwise, with 0 where the second operand is 0, even if the first is infinite or NaN.",
     where=dtypes.DIFFERENTIABLE,
     kernel=_compute_mul_no_nan,
-    fuse=elementwise(_write_product, needs=lambda op: has_rows(op.inputs[1].shape, op.outputs[0].shape)),
+    fuse=fuse_elementwise(_write_product, needs=lambda op: has_rows(op.inputs[1].shape, op.outputs[0].shape)),
     gradient=lambda x, y, z, g: (
         multiply_unless_zero(g, conj(y)),
         multiply_unless_zero(g, conj(x)),
     ),
     samples=[
-        *sampled(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
+        *make_samples(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
         Sample([f64([_INF, _NAN, _INF, 2]), f64([0, -0.0, 3, 0])], f64([0, 0, _INF, 0]), differentiable=False),
     ],
     examples={'[2.0, float("inf"), float("nan")], [3.0, 0.0, 0.0]': "array([6., 0., 0.], dtype=float32)"},
 )
 
-binary(
+declare_binary(
     "DivOrZero",
     "divide_or_zero",
     "Divide elementwise, with 0 where the dividend is 0, even if the divisor is 0 or NaN.",
     where=dtypes.DIFFERENTIABLE,
     kernel=_compute_div_or_zero,
-    fuse=elementwise(_write_quotient, needs=lambda op: has_rows(op.inputs[0].shape, op.outputs[0].shape)),
+    fuse=fuse_elementwise(_write_quotient, needs=lambda op: has_rows(op.inputs[0].shape, op.outputs[0].shape)),
     gradient=lambda x, y, z, g: (
         divide_unless_zero(g, conj(y)),
         -multiply_unless_zero(g, conj(divide_unless_zero(z, y))),
     ),
     samples=[
-        *sampled(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
+        *make_samples(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
         Sample([f64([0, -0.0, 0, 3]), f64([0, _NAN, 2, 1.5])], f64([0, 0, 0, 2]), differentiable=False),
     ],
 )

@@ -18,9 +18,9 @@ from ...kernels.elementary.functions import elementary_function
 from ..math.complex import conj
 from ..math.elementwise import abs, erf, square
 from ..math.trigonometry import tanh
-from ..support.batching import pointwise
+from ..support.batching import batch_pointwise
 from ..support.common import same_as
-from ..support.families import Unary, sampled, typed, unary
+from ..support.families import Unary, declare_unary, keep_dtype, make_samples
 from ..support.fusing import by_step
 from ..support.literals import f64
 
@@ -31,14 +31,14 @@ def _expected_sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-sigmoid: Unary = unary(
+sigmoid: Unary = declare_unary(
     "Sigmoid",
     "sigmoid",
     "Logistic function ``1 / (1 + exp(-x))``, elementwise.",
-    kernel=typed(lambda xp, x: 1 / (1 + elementary_function(xp, "exp")(-x))),
+    kernel=keep_dtype(lambda xp, x: 1 / (1 + elementary_function(xp, "exp")(-x))),
     fuse=by_step("sigmoid"),
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
-    samples=sampled(_expected_sigmoid, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
+    samples=make_samples(_expected_sigmoid, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
     examples={"np.array([0.0, 1.0, -1.0])": "array([0.5       , 0.73105858, 0.26894142])"},
 )
 
@@ -63,8 +63,8 @@ def _define_activation(
         where={"T": where},
         attrs=attrs,
         shape=same_as(0),
-        batch=pointwise,
-        kernel=typed(kernel),
+        batch=batch_pointwise,
+        kernel=keep_dtype(kernel),
         gradient=pull_back_activation,
         samples=samples,
         fuse=fuse,
@@ -75,7 +75,7 @@ _define_activation(
     "Softplus",
     lambda xp, x: xp.logaddexp(x, xp.zeros((), x.dtype)),
     lambda x, y, g: g * sigmoid(x),
-    sampled(lambda x: math.log(1 + math.exp(x)), _X),
+    make_samples(lambda x: math.log(1 + math.exp(x)), _X),
     fuse=by_step("logaddexp", 0),
 )
 
@@ -106,7 +106,7 @@ _define_activation(
     "Softsign",
     lambda xp, x: x / (1 + xp.abs(x)),
     lambda x, y, g: g / square(abs(x) + 1),
-    sampled(lambda x: x / (1 + math.fabs(x)), _X),
+    make_samples(lambda x: x / (1 + math.fabs(x)), _X),
 )
 
 
@@ -136,7 +136,7 @@ _define_activation(
     "Relu",
     lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)),
     lambda x, y, g: apply("Where", y > 0, g, 0),
-    sampled(lambda x: max(x, 0.0), _X),
+    make_samples(lambda x: max(x, 0.0), _X),
     where=dtypes.REAL,
     fuse=by_step("maximum", 0),
 )
@@ -170,7 +170,7 @@ _define_activation(
     "Relu6",
     lambda xp, x: xp.clip(x, x.dtype.type(0), x.dtype.type(6)),
     lambda x, y, g: apply("Where", (y > 0) & (y < 6), g, 0),
-    sampled(lambda x: min(max(x, 0.0), 6.0), _X),
+    make_samples(lambda x: min(max(x, 0.0), 6.0), _X),
     where=dtypes.REAL,
 )
 
@@ -202,7 +202,7 @@ _define_activation(
     lambda xp, x: xp.where(x > 0, x, xp.expm1(x)),
     # The slope for negative x, exp(x), is y + 1: the gradient does not need x.
     lambda x, y, g: apply("Where", y > 0, g, g * (y + 1)),
-    sampled(lambda x: x if x > 0 else math.expm1(x), _X),
+    make_samples(lambda x: x if x > 0 else math.expm1(x), _X),
 )
 
 
@@ -236,7 +236,7 @@ _define_activation(
     "Selu",
     lambda xp, x: xp.where(x > 0, x, x.dtype.type(_ALPHA) * xp.expm1(x)) * x.dtype.type(_SCALE),
     lambda x, y, g: apply("Where", y > 0, g * _SCALE, g * (y + _SCALE * _ALPHA)),
-    sampled(lambda x: _SCALE * (x if x > 0 else _ALPHA * math.expm1(x)), _X),
+    make_samples(lambda x: _SCALE * (x if x > 0 else _ALPHA * math.expm1(x)), _X),
 )
 
 

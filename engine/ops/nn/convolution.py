@@ -8,7 +8,7 @@ from ...base.errors import ShapeError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
-from ..support.window_texts import documented, of_convolution
+from ..support.window_texts import fill_docstring, of_convolution
 from ..support.windows import channels_first_again, channels_last, is_channels_first
 from . import convolution_operations  # noqa: F401  it declares the operations
 from .convolution_shapes import sliding_attrs
@@ -31,7 +31,7 @@ def apply_convolution(
 
 
 @public
-@documented(of_convolution(2))
+@fill_docstring(of_convolution(2))
 def conv2d(
     input: Any,
     filter: Any,
@@ -79,7 +79,7 @@ def conv2d(
 
 
 @public
-@documented(of_convolution(1))
+@fill_docstring(of_convolution(1))
 def conv1d(
     value: Any,
     filters: Any,
@@ -120,7 +120,7 @@ def conv1d(
 
 
 @public
-@documented(of_convolution(3))
+@fill_docstring(of_convolution(3))
 def conv3d(
     input: Any,
     filter: Any,
@@ -160,7 +160,7 @@ def conv3d(
 
 
 @public
-@documented(of_convolution())
+@fill_docstring(of_convolution())
 def convolution(
     input: Any,
     filter: Any,
@@ -209,7 +209,7 @@ def convolution(
 
 
 @public
-@documented(of_convolution(2))
+@fill_docstring(of_convolution(2))
 def atrous_conv2d(value: Any, filters: Any, rate: Any, padding: Any, name: str | None = None) -> Tensor:
     """Convolve images with filters whose elements are `rate` apart: `conv2d` with dilations.
 

@@ -18,7 +18,7 @@ from ..support.arguments import as_sizes
 from ..support.array_library import cast_to_accumulator
 from ..support.common import shape_of
 from ..support.literals import f64, i32
-from ..support.windows import Windows, check_fits, counts_in, places, windows_of
+from ..support.windows import Windows, check_fits, counts_in, iterate_places, windows_of
 from .convolution_shapes import conv_shape, filter_grad_shape, input_grad_shape, num_groups, windows_over
 
 _ATTRS = {"strides": REQUIRED, "padding": REQUIRED, "dilations": REQUIRED}
@@ -50,7 +50,7 @@ def _window_columns(xp: Any, images: Any, filters: Sequence[int], attrs: Any) ->
     how, along, groups = _read_windows(images.shape, filters, attrs)
     count = math.prod(how["window"])
     windows = xp.zeros((*counts_in(images.shape, along, how), count), images.dtype)
-    for number, outer, inner in places(along, how):
+    for number, outer, inner in iterate_places(along, how):
         windows[..., number][outer] = images[inner]
     pixels, size = math.prod(windows.shape[:-2]), images.shape[-1] // groups
     # Places before channels, in the order of the rows of filters [*window, inner].
@@ -98,7 +98,7 @@ def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
         (2, 1, 0, 3)
     )
     result = xp.zeros(sizes, windows.dtype)
-    for number, outer, inner in places(along, how):
+    for number, outer, inner in iterate_places(along, how):
         # An image element is in a place of at most one window, so that += meets no element twice.
         result[inner] += each[number].reshape(*g.shape[:-1], sizes[-1])[outer]
     return result.astype(g.dtype, copy=False)

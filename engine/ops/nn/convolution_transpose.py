@@ -8,7 +8,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
-from ..support.window_texts import documented, of_transposed
+from ..support.window_texts import fill_docstring, of_transposed
 from ..support.windows import channels_first_again, channels_last, is_channels_first
 from . import convolution_operations  # noqa: F401  it declares the operations
 from .convolution_shapes import sliding_attrs
@@ -30,7 +30,7 @@ def _apply_transposed(
 
 
 @public
-@documented(of_transposed(2))
+@fill_docstring(of_transposed(2))
 def conv2d_transpose(
     value: Any,
     filter: Any,
@@ -77,7 +77,7 @@ def conv2d_transpose(
 
 
 @public
-@documented(of_transposed(1))
+@fill_docstring(of_transposed(1))
 def conv1d_transpose(
     input: Any,
     filters: Any,
@@ -121,7 +121,7 @@ def conv1d_transpose(
 
 
 @public
-@documented(of_transposed(3))
+@fill_docstring(of_transposed(3))
 def conv3d_transpose(
     value: Any,
     filter: Any,
@@ -166,7 +166,7 @@ def conv3d_transpose(
 
 
 @public
-@documented(of_transposed(2))
+@fill_docstring(of_transposed(2))
 def conv2d_backprop_input(
     input_sizes: Any,
     filter: Any,
@@ -213,7 +213,7 @@ def conv2d_backprop_input(
 
 
 @public
-@documented(of_transposed(2))
+@fill_docstring(of_transposed(2))
 def conv2d_backprop_filter(
     input: Any,
     filter_sizes: Any,

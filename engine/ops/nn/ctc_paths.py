@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..support.array_library import add_at
-from ..support.jets import exponential, hidden, jet, log_sum_exp
+from ..support.jets import exponentiate_jet, hide_jet, log_sum_exp, make_jet
 from ..support.literals import Array
 
 _NEVER = -np.inf
@@ -94,13 +94,13 @@ class Paths:
         self.may_skip: Any = xp.asarray(states.may_skip)
         self.is_last: Any = xp.asarray(states.is_last)
         self.is_step: Any = xp.asarray(np.arange(time)[:, None] < lengths)
-        x = jet(xp, *_in_float64(xp, logits, directions))
+        x = make_jet(xp, *_in_float64(xp, logits, directions))
         self.log_softmax: Any = x - log_sum_exp(xp, x, -1)
         read = self.log_softmax.reshape(len(x), time, batch * classes)[:, :, self.classes]
-        self.read: Any = hidden(xp, read, self.is_state, _NEVER)
+        self.read: Any = hide_jet(xp, read, self.is_state, _NEVER)
         # The jet of impossible states: -inf, with no derivatives.
         nothing = xp.zeros((len(x), *self.classes.shape), dtype=x.dtype)
-        self.never: Any = hidden(xp, nothing, xp.zeros((), dtype=xp.bool_), _NEVER)
+        self.never: Any = hide_jet(xp, nothing, xp.zeros((), dtype=xp.bool_), _NEVER)
 
     def _sum_choices(self, stay: Any, step: Any, skip: Any) -> Any:
         return log_sum_exp(self.xp, self.xp.stack([stay, step, skip], -1), -1)[..., 0]
@@ -114,41 +114,41 @@ class Paths:
         xp, never = self.xp, self.never
         # Before the first step paths are in the first blank, from where they stay, or go to the first label.
         is_first = xp.arange(never.shape[-1]) == 0
-        found = [hidden(xp, xp.zeros(never.shape, dtype=never.dtype), is_first, _NEVER)]
+        found = [hide_jet(xp, xp.zeros(never.shape, dtype=never.dtype), is_first, _NEVER)]
         for t in range(self.read.shape[1]):
             a = found[-1]
-            skip = hidden(xp, _shift_forward(xp, a, 2, never), self.may_skip, _NEVER)
+            skip = hide_jet(xp, _shift_forward(xp, a, 2, never), self.may_skip, _NEVER)
             total = self._sum_choices(a, _shift_forward(xp, a, 1, never), skip)
-            found.append(self._go_on(hidden(xp, total + self.read[:, t], self.is_state, _NEVER), a, t))
+            found.append(self._go_on(hide_jet(xp, total + self.read[:, t], self.is_state, _NEVER), a, t))
         return found
 
     def backward(self) -> list[Any]:
         """Return, after each time step, the log probability of all continuations from each state."""
         xp, never = self.xp, self.never
-        found = [hidden(xp, xp.zeros(never.shape, dtype=never.dtype), self.is_last, _NEVER)]
+        found = [hide_jet(xp, xp.zeros(never.shape, dtype=never.dtype), self.is_last, _NEVER)]
         for t in range(self.read.shape[1] - 1, 0, -1):
             b = found[-1] + self.read[:, t]
-            skip = _shift_back(xp, hidden(xp, b, self.may_skip, _NEVER), 2, never)
+            skip = _shift_back(xp, hide_jet(xp, b, self.may_skip, _NEVER), 2, never)
             found.append(self._go_on(self._sum_choices(b, _shift_back(xp, b, 1, never), skip), found[-1], t))
         return found[::-1]
 
     def total(self, last: Any) -> Any:
         """Return the log probabilities of the labels, a jet of shape [batch, 1], from the values of the last step."""
-        return log_sum_exp(self.xp, hidden(self.xp, last, self.is_last, _NEVER), -1)
+        return log_sum_exp(self.xp, hide_jet(self.xp, last, self.is_last, _NEVER), -1)
 
     def gradient(self) -> Any:
         """Return the derivative of the loss by the logits, as a jet of their shape."""
         xp, forward = self.xp, self.forward()
         total = self.total(forward[-1])
         is_possible = total[0] != _NEVER
-        softmax = exponential(xp, self.log_softmax)
+        softmax = exponentiate_jet(xp, self.log_softmax)
         if len(forward) == 1:
             return softmax  # empty: there are no time steps
         # Posterior of each state; a total of -inf is hidden, because its difference to -inf is NaN.
-        here = xp.stack(forward[1:], 1) + xp.stack(self.backward(), 1) - hidden(xp, total, is_possible)[:, None]
-        states = exponential(xp, hidden(xp, here, here[0] != _NEVER, _NEVER))
+        here = xp.stack(forward[1:], 1) + xp.stack(self.backward(), 1) - hide_jet(xp, total, is_possible)[:, None]
+        states = exponentiate_jet(xp, hide_jet(xp, here, here[0] != _NEVER, _NEVER))
         surplus = softmax - self._by_class(states, softmax.shape)
-        return hidden(xp, surplus, is_possible & self.is_step[..., None])
+        return hide_jet(xp, surplus, is_possible & self.is_step[..., None])
 
     def _by_class(self, states: Any, shape: tuple[int, ...]) -> Any:
         """Add up the values of states by their classes."""

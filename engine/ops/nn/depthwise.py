@@ -11,13 +11,13 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.bits import ensure_shape
 from ..array.shapes import reshape
-from ..support.window_texts import documented, of_convolution
+from ..support.window_texts import fill_docstring, of_convolution
 from ..support.windows import is_channels_first
 from .convolution import apply_convolution
 
 
 @public
-@documented(of_convolution(2))
+@fill_docstring(of_convolution(2))
 def depthwise_conv2d(
     input: Any,
     filter: Any,
@@ -108,7 +108,7 @@ def _with_channels(images: Tensor, channels: int, first: bool) -> Tensor:
 
 
 @public
-@documented(of_convolution(2))
+@fill_docstring(of_convolution(2))
 def separable_conv2d(
     input: Any,
     depthwise_filter: Any,

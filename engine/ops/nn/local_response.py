@@ -11,7 +11,7 @@ from ...ir.tensor import Tensor
 from ..control.weights import of_rank
 from ..math.casting import as_before, widen_halves
 from ..support.arguments import static_int
-from ..support.common import shape_of, shaped, size_along
+from ..support.common import shape_of, size_along, with_static_shape
 from . import pooling_kernels  # noqa: F401  it declares the operation
 
 
@@ -66,5 +66,5 @@ def lrn(
         "padding": "SAME",
         "mean": False,
     }
-    sums = shaped(apply("Reshape", apply("AvgPool", rows, **attrs), shape_of(x)), x)
+    sums = with_static_shape(apply("Reshape", apply("AvgPool", rows, **attrs), shape_of(x)), x)
     return as_before(apply("Mul", wide, apply("Pow", sums * alpha + bias, -beta)), x.dtype, name)

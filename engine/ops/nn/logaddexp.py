@@ -12,7 +12,7 @@ from ..array.concat import stack
 from ..array.grids import broadcast_dynamic_shape, broadcast_static_shape
 from ..array.shapes import shape
 from ..math.reductions import reduce_logsumexp
-from ..support.arguments import alike
+from ..support.arguments import convert_alike
 
 
 @public
@@ -39,7 +39,7 @@ def logaddexp(x: Any, y: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.logaddexp([np.log(1.0), -np.inf], np.log(3.0))).sync().round(4)
     array([1.3863, 1.0986], dtype=float32)
     """
-    a, b = alike(x, y, default=dtypes.float32)
+    a, b = convert_alike(x, y, default=dtypes.float32)
     static = broadcast_static_shape(a.shape, b.shape)
     size: Any = static.as_list() if static.is_fully_known else broadcast_dynamic_shape(shape(a), shape(b))
     both = stack([broadcast_to(a, size), broadcast_to(b, size)])

@@ -19,9 +19,9 @@ from ...kernels.elementary.functions import elementary_function
 from ..math.reductions import log_sum_exp, reduce_sum, reduced_shape
 from ..support.arguments import axis_within, same_with_axis, static_int
 from ..support.array_library import cast_to_accumulator
-from ..support.batching import along
+from ..support.batching import batch_along
 from ..support.common import shape_of
-from ..support.families import typed
+from ..support.families import keep_dtype
 from ..support.fusing import is_along_last, is_register
 from ..support.literals import f64, i32, i64
 from .activations import softplus
@@ -35,7 +35,7 @@ def _softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [(g - reduce_sum(g * y, op.attrs["axis"], keepdims=True)) * y]
 
 
-@typed
+@keep_dtype
 def _compute_softmax(xp: Any, x: Any, axis: int) -> Any:
     """Compute the softmax along an axis; elements of two bytes in float32."""
     axis_within(axis, x.ndim)
@@ -57,7 +57,7 @@ def _softmax_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "Softmax",
     "logits: T -> softmax: T",
-    batch=along(),
+    batch=batch_along(),
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=same_with_axis,
@@ -101,7 +101,7 @@ def _log_softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [g - apply("Exp", op.outputs[0]) * reduce_sum(g, op.attrs["axis"], keepdims=True)]
 
 
-@typed
+@keep_dtype
 def _log_softmax(xp: Any, x: Any, axis: int) -> Any:
     axis_within(axis, x.ndim)
     return x - log_sum_exp(xp, x, axis, True) if x.size else x
@@ -110,7 +110,7 @@ def _log_softmax(xp: Any, x: Any, axis: int) -> Any:
 define(
     "LogSoftmax",
     "logits: T -> log_softmax: T",
-    batch=along(),
+    batch=batch_along(),
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=same_with_axis,
@@ -162,7 +162,7 @@ def _cross_entropy_shape(op: Operation) -> Shape:
     return reduced_shape(labels.merge(logits), (op.attrs["axis"],), keepdims=False)
 
 
-@typed
+@keep_dtype
 def _cross_entropy(xp: Any, labels: Any, logits: Any, axis: int) -> Any:
     if labels.shape != logits.shape:
         raise ValueError(f"labels and logits differ in shape: {labels.shape} and {logits.shape}")

@@ -10,7 +10,7 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_dtype, static_ints
 from ..support.common import shape_of
-from ..support.window_texts import documented, of_pooling
+from ..support.window_texts import fill_docstring, of_pooling
 from ..support.windows import is_channels_first, window_attrs
 from . import pooling_kernels, window_maxima  # noqa: F401  they declare the operations
 
@@ -24,7 +24,7 @@ def _apply_pool(
 
 
 @public
-@documented(of_pooling(2))
+@fill_docstring(of_pooling(2))
 def max_pool(
     value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
@@ -61,7 +61,7 @@ def max_pool(
 
 
 @public
-@documented(of_pooling(2))
+@fill_docstring(of_pooling(2))
 def avg_pool(
     value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
@@ -94,7 +94,7 @@ def avg_pool(
 
 
 @public
-@documented(of_pooling(1))
+@fill_docstring(of_pooling(1))
 def max_pool1d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NWC", name: str | None = None
 ) -> Tensor:
@@ -126,7 +126,7 @@ def max_pool1d(
 
 
 @public
-@documented(of_pooling(1))
+@fill_docstring(of_pooling(1))
 def avg_pool1d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NWC", name: str | None = None
 ) -> Tensor:
@@ -158,7 +158,7 @@ def avg_pool1d(
 
 
 @public
-@documented(of_pooling(3))
+@fill_docstring(of_pooling(3))
 def max_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC", name: str | None = None
 ) -> Tensor:
@@ -191,7 +191,7 @@ def max_pool3d(
 
 
 @public
-@documented(of_pooling(3))
+@fill_docstring(of_pooling(3))
 def avg_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC", name: str | None = None
 ) -> Tensor:
@@ -224,7 +224,7 @@ def avg_pool3d(
 
 
 @public
-@documented(of_pooling(2))
+@fill_docstring(of_pooling(2))
 def max_pool_with_argmax(
     input: Any,
     ksize: Any,
@@ -276,7 +276,7 @@ def max_pool_with_argmax(
 
 
 @public
-@documented(of_pooling())
+@fill_docstring(of_pooling())
 def pool(
     input: Any,
     window_shape: Any,

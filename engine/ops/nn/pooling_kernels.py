@@ -19,7 +19,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in
 from ..support.array_library import cast_to_accumulator
 from ..support.common import shape_of
-from ..support.families import typed
+from ..support.families import keep_dtype
 from ..support.literals import f64, i32
 from ..support.windows import (
     WINDOWS,
@@ -60,7 +60,7 @@ def _reduce_along(xp: Any, ufunc: Any, x: Any, axis: int, windows: Windows, star
     return out
 
 
-@typed
+@keep_dtype
 def _max_pool(xp: Any, x: Any, **attrs: Any) -> Any:
     windows = windows_of(x.shape, attrs)
     check_not_empty(windows)
@@ -99,7 +99,7 @@ def _divide_by_counts(xp: Any, x: Any, axis: int, windows: Windows) -> None:
     x /= xp.asarray(lengths)
 
 
-@typed
+@keep_dtype
 def _avg_pool(xp: Any, x: Any, mean: bool, **attrs: Any) -> Any:
     windows, x = windows_of(x.shape, attrs), cast_to_accumulator(xp, x)
     check_not_empty(windows)
@@ -139,7 +139,7 @@ def _spread_along(xp: Any, g: Any, axis: int, windows: Windows) -> Any:
     return out
 
 
-@typed
+@keep_dtype
 def _avg_pool_grad(xp: Any, g: Any, shape: Any, mean: bool, **attrs: Any) -> Any:
     """Spread the gradient of each window over its elements, along the axes in reverse order."""
     sizes = as_sizes(shape)

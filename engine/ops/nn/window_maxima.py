@@ -26,8 +26,8 @@ from ..support.windows import (
     Windows,
     check_fits,
     check_not_empty,
+    iterate_places,
     patch_size,
-    places,
     spatial_axes,
     windows_of,
     windows_shape,
@@ -106,7 +106,7 @@ def _compute_max_pool_gradient(xp: Any, g: Any, place: Any, shape: Any, **attrs:
     sizes = as_sizes(shape)
     windows, zero = _checked_windows(g, place, sizes, attrs), xp.zeros((), dtype=g.dtype)
     dx = xp.zeros(sizes, dtype=g.dtype)
-    for number, outer, inner in places(windows, attrs):
+    for number, outer, inner in iterate_places(windows, attrs):
         view = dx[inner]
         # Windows overlap between places, never within a place, where += would lose additions.
         view += xp.where(place[outer] == number, g[outer], zero)
@@ -138,7 +138,7 @@ def _pick_maxima(xp: Any, x: Any, place: Any, **attrs: Any) -> Any:
     windows = windows_of(x.shape, attrs)
     check_fits(place.shape, x.shape, windows, attrs)
     y = xp.zeros(place.shape, dtype=x.dtype)
-    for number, outer, inner in places(windows, attrs):
+    for number, outer, inner in iterate_places(windows, attrs):
         xp.copyto(y[outer], x[inner], where=place[outer] == number)
     return y
 

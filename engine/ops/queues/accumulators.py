@@ -21,10 +21,10 @@ from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import Taken
 from ...kernels.cpu.queue_lines import Attempt, Line
 from ...kernels.memory.contexts import outside
-from ..support.common import nothing, scalar
-from ..support.context import KernelContext, LongCall, succeeded, until_ended
+from ..support.common import infer_nothing, infer_scalar
+from ..support.context import KernelContext, LongCall, has_succeeded, until_ended
 from ..support.copies import is_large
-from ..support.shared import SharedResource, shared
+from ..support.shared import SharedResource, get_shared
 from .figures import AccumulatorStatistics
 from .gradient_sums import DenseSum, Reduction, SparseSum
 from .saved import checked_state
@@ -227,8 +227,8 @@ class AccumulatorStorage(SharedResource):
         finally:
             self._is_adding = False
             outside(self._merge_returned)
-            self.count += succeeded(running)
-            self.applied += succeeded(running)
+            self.count += has_succeeded(running)
+            self.applied += has_succeeded(running)
             del running  # the traceback of its error refers to this frame
 
     def is_long(self, gradient: Any) -> bool:
@@ -345,7 +345,7 @@ _REASON = NotDifferentiable("an accumulator moves values outside the graph's edg
 
 def _accumulator_handle(xp: Any, context: KernelContext, *, shared_name: str, **about: Any) -> AccumulatorStorage:
     """Return the session's accumulator of a shared name, made on first use."""
-    return shared(
+    return get_shared(
         context.step.resources,
         CONTAINER,
         shared_name,
@@ -416,7 +416,7 @@ define(
 define(
     "AccumulatorApplyGradient",
     "handle: resource, local_step: host int64, gradient: host T -> applied: host bool",
-    shape=scalar,
+    shape=infer_scalar,
     kernel=_apply_gradient,
     gradient=_REASON,
     effects=Effect.WRITES,
@@ -436,7 +436,7 @@ define(
     "AccumulatorApplyRows",
     "handle: resource, step: host int64, values: host T, indices: host I, shape: host int64 -> applied: host bool",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
-    shape=scalar,
+    shape=infer_scalar,
     kernel=_apply_gradient,
     gradient=_REASON,
     effects=Effect.WRITES,
@@ -455,7 +455,7 @@ define(
 define(
     "AccumulatorNumAccumulated",
     "handle: resource -> count: host int32",
-    shape=scalar,
+    shape=infer_scalar,
     kernel=lambda xp, context, accumulator: np.int32(accumulator.count),
     gradient=_REASON,
     effects=Effect.READS,
@@ -464,7 +464,7 @@ define(
 define(
     "AccumulatorSetGlobalStep",
     "handle: resource, step: host int64 ->",
-    shape=nothing,
+    shape=infer_nothing,
     kernel=_set_step,
     gradient=_REASON,
     effects=Effect.WRITES,

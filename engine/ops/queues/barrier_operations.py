@@ -15,9 +15,9 @@ from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_dimension
 from ...ir.traits import Effect
-from ..support.common import nothing, scalar
+from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext
-from ..support.shared import shared
+from ..support.shared import get_shared
 from .barrier import BarrierSpec, BarrierStorage
 from .elements import ElementSpec, are_copied
 from .operations import prepare_then_put
@@ -35,7 +35,7 @@ def _barrier_handle(
 ) -> BarrierStorage:
     """Return the session's barrier of a shared name, made on first use."""
     spec = BarrierSpec(ElementSpec(tuple(dtypes_), tuple(shapes)))
-    return shared(
+    return get_shared(
         context.step.resources, CONTAINER, shared_name, spec, BarrierStorage, "types and shapes", context.operation
     )
 
@@ -65,7 +65,7 @@ def _insert_shapes(op: Operation) -> list[Shape]:
         )
     count, shape = keys.shape.merge(Shape([None]))[0], op.attrs["shape"]
     values.shape.merge(Shape(None) if shape.rank is None else Shape([count, *shape]))
-    return nothing(op)
+    return infer_nothing(op)
 
 
 def _insert_many(
@@ -125,7 +125,7 @@ define(
     "BarrierClose",
     "handle: resource ->",
     attrs={"cancel_pending": False},
-    shape=nothing,
+    shape=infer_nothing,
     kernel=lambda xp, context, barrier, *, cancel_pending: barrier.close(cancel_pending, context.operation),
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES,
@@ -140,7 +140,7 @@ define(
     "BarrierSize",
     "handle: resource -> size: host int32",
     attrs={"incomplete": False},
-    shape=scalar,
+    shape=infer_scalar,
     kernel=_count_elements,
     gradient=_REASON,
     effects=Effect.READS,

@@ -13,9 +13,9 @@ from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import Taken
 from ...kernels.memory.contexts import outside
-from ..support.common import nothing
+from ..support.common import infer_nothing
 from ..support.context import KernelContext
-from ..support.shared import SharedResource, shared
+from ..support.shared import SharedResource, get_shared
 from .figures import IteratorStatistics
 from .taking import kernel_outputs
 
@@ -171,7 +171,7 @@ class ComingElement(AsyncResult):
 
 
 def _handle(xp: Any, context: KernelContext, *, shared_name: str, dataset: Sources) -> IteratorStorage:
-    return shared(
+    return get_shared(
         context.step.resources, CONTAINER, shared_name, dataset, IteratorStorage, "Dataset", context.operation
     )
 
@@ -215,7 +215,7 @@ define(
     "IteratorReset",
     "handle: resource ->",
     attrs={"source": 0},
-    shape=nothing,
+    shape=infer_nothing,
     kernel=lambda xp, context, iterator, *, source: outside(iterator.begin, source),
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES,

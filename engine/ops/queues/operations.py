@@ -18,9 +18,9 @@ from ...ir.traits import Effect
 from ...kernels.cpu.queue_base import kept
 from ...kernels.memory.pool import Pool
 from ...kernels.scheduler.calls import Continuation
-from ..support.common import nothing, scalar
+from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext, LongCall, Resources
-from ..support.shared import shared
+from ..support.shared import get_shared
 from .elements import ElementSpec, are_copied
 from .orders import MANY
 from .queue_spec import QueueSpec
@@ -38,8 +38,8 @@ _WAITS = Effect.READS | Effect.WRITES | Effect.WAITS
 def storage_of(resources: Resources, shared_name: str, spec: QueueSpec, who: str) -> QueueStorage:
     """Return a session's queue or staging area, made on first use; OpError if the specifications differ."""
     if spec.stages:
-        return shared(resources, "staging areas", shared_name, spec, StagingStorage, AGREE, who)
-    return shared(resources, CONTAINER, shared_name, spec, QueueStorage, AGREE, who)
+        return get_shared(resources, "staging areas", shared_name, spec, StagingStorage, AGREE, who)
+    return get_shared(resources, CONTAINER, shared_name, spec, QueueStorage, AGREE, who)
 
 
 def queue_spec(*, dtypes_: Sequence[DType], shapes: Sequence[Shape], **about: Any) -> QueueSpec:
@@ -116,12 +116,12 @@ def _check_components(op: Operation, many: bool) -> None:
 
 def _put_shapes(op: Operation) -> list[Shape]:
     _check_components(op, many=False)
-    return nothing(op)
+    return infer_nothing(op)
 
 
 def _put_many_shapes(op: Operation) -> list[Shape]:
     _check_components(op, many=True)
-    return nothing(op)
+    return infer_nothing(op)
 
 
 def _put_components(xp: Any, context: KernelContext, queue: QueueStorage, *components: Any, **_: Any) -> Any:
@@ -208,7 +208,7 @@ define(
     "QueueClose",
     "handle: resource ->",
     attrs={"cancel_pending": False},
-    shape=nothing,
+    shape=infer_nothing,
     kernel=lambda xp, context, queue, *, cancel_pending: queue.close(cancel_pending, context.operation),
     gradient=_REASON,
     effects=_WAITS,
@@ -217,7 +217,7 @@ define(
 define(
     "QueueSize",
     "handle: resource -> size: host int32",
-    shape=scalar,
+    shape=infer_scalar,
     kernel=lambda xp, context, queue: np.int32(len(queue)),
     gradient=_REASON,
     effects=Effect.READS,
@@ -226,7 +226,7 @@ define(
 define(
     "QueueIsClosed",
     "handle: resource -> closed: host bool",
-    shape=scalar,
+    shape=infer_scalar,
     kernel=lambda xp, context, queue: np.bool_(queue.closed),
     gradient=_REASON,
     effects=Effect.READS,

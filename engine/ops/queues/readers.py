@@ -21,9 +21,9 @@ from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import Taken
 from ...kernels.memory.contexts import outside
 from ..state.files import as_content, content_shape
-from ..support.common import nothing, scalar
-from ..support.context import KernelContext, succeeded, until_ended
-from ..support.shared import SharedResource, shared
+from ..support.common import infer_nothing, infer_scalar
+from ..support.context import KernelContext, has_succeeded, until_ended
+from ..support.shared import SharedResource, get_shared
 from .saved import state_read
 from .storage import QueueStorage
 from .taking import kernel_outputs
@@ -211,7 +211,7 @@ class ReaderStorage(SharedResource):
         try:
             await until_ended(call)
         finally:
-            file = call.result()[0] if succeeded(call) else file
+            file = call.result()[0] if has_succeeded(call) else file
             if ends == self._ends:
                 self._file = file
             elif file is not None:
@@ -301,7 +301,7 @@ def _reader_handle(
 ) -> ReaderStorage:
     """Return the session's reader of a shared name, made on first use."""
     spec = ReaderSpec(format, compression, dtype, layout)
-    return shared(
+    return get_shared(
         context.step.resources,
         CONTAINER,
         shared_name,
@@ -328,7 +328,7 @@ def _define_counter(type: str, attribute: str) -> None:
     define(
         type,
         "handle: resource -> count: host int64",
-        shape=scalar,
+        shape=infer_scalar,
         kernel=lambda xp, context, reader: np.int64(getattr(reader, attribute)),
         gradient=_REASON,
         effects=Effect.READS,
@@ -359,7 +359,7 @@ define(
 define(
     "ReaderReset",
     "handle: resource ->",
-    shape=nothing,
+    shape=infer_nothing,
     kernel=lambda xp, context, reader: reader.reset(),
     gradient=_REASON,
     effects=Effect.WRITES,

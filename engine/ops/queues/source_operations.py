@@ -14,7 +14,7 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect
 from ..support.context import KernelContext
-from ..support.shared import shared
+from ..support.shared import get_shared
 from .operations import AGREE, CONTAINER, queue_spec
 from .pumps import Pump, element_of, pumps_of, put_in
 from .queue_spec import QueueSpec
@@ -75,7 +75,7 @@ def _source_handle(
         return queue
 
     spec = queue_spec(order="fifo", dtypes_=dtypes_, shapes=shapes, capacity=capacity)
-    return shared(resources, CONTAINER, shared_name, spec, start_source, AGREE, context.operation)
+    return get_shared(resources, CONTAINER, shared_name, spec, start_source, AGREE, context.operation)
 
 
 async def _fill_queue(pump: Pump, *, queue: QueueStorage, source: Any, values_of: Callable[[Any], list[Any]]) -> None:

@@ -19,9 +19,9 @@ from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import kept
-from ..support.common import nothing, scalar
+from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext
-from ..support.shared import shared
+from ..support.shared import get_shared
 from .elements import ElementSpec, are_copied
 from .map_entries import Indices
 from .map_staging import MapSpec, MapStorage
@@ -62,7 +62,7 @@ define(
 define(
     "StageClear",
     "handle: resource ->",
-    shape=nothing,
+    shape=infer_nothing,
     kernel=lambda xp, context, area: area.clear(),
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES,
@@ -81,7 +81,7 @@ def _map_handle(
     """Return the session's map staging area of a shared name, made on first use."""
     spec = MapSpec(ElementSpec(tuple(dtypes_), tuple(shapes)), **about)
     agreeing = "dtypes, shapes, order, capacity and memory_limit"
-    return shared(context.step.resources, CONTAINER, shared_name, spec, MapStorage, agreeing, context.operation)
+    return get_shared(context.step.resources, CONTAINER, shared_name, spec, MapStorage, agreeing, context.operation)
 
 
 define(
@@ -109,7 +109,7 @@ def _put_shapes(op: Operation) -> list[Shape]:
         )
     for tensor, shape in zip(op.inputs[2:], op.attrs["shapes"], strict=True):
         tensor.shape.merge(shape)
-    return nothing(op)
+    return infer_nothing(op)
 
 
 def _map_put(
@@ -174,7 +174,7 @@ define(
     "MapStageSize",
     "handle: resource -> size: host int32",
     attrs={"incomplete": False},
-    shape=scalar,
+    shape=infer_scalar,
     kernel=_map_size,
     gradient=_REASON,
     effects=Effect.READS,
@@ -183,7 +183,7 @@ define(
 define(
     "MapStageClear",
     "handle: resource ->",
-    shape=nothing,
+    shape=infer_nothing,
     kernel=lambda xp, context, area: area.clear(),
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES,

@@ -21,7 +21,7 @@ from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..math.random import DISCRETE, copied_in, instance_generator, seed_or_next
 from ..support.arguments import as_sizes, index_tensor, shape_vector
-from ..support.common import scalar_like, shape_of, shaped, zeros_like
+from ..support.common import scalar_like, shape_of, with_static_shape, zeros_like
 from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +49,7 @@ def gamma_gradient(op: Operation, g: Tensor) -> list[Any]:
     alpha, value = op.inputs[1], op.outputs[0]
     # P(alpha, value) stays constant, so d value / d alpha = -(dP / d alpha) / (dP / d value), the slope.
     moved = -(g * apply("IgammaSlope", alpha, value, order=1))
-    return [None, shaped(apply("SumTo", moved, shape_of(alpha)), alpha), *[None] * (len(op.inputs) - 2)]
+    return [None, with_static_shape(apply("SumTo", moved, shape_of(alpha)), alpha), *[None] * (len(op.inputs) - 2)]
 
 
 define(

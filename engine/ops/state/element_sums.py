@@ -11,7 +11,7 @@ import numpy as np
 from ...base.turns import Turns
 from ...kernels.cpu.elements import Element
 from ..support import copies
-from ..support.context import KernelContext, LongCall, Wait, succeeded, until_ended
+from ..support.context import KernelContext, LongCall, Wait, has_succeeded, until_ended
 
 Array = np.ndarray[Any, Any]
 Addend = tuple[Element, Array]  # an element, and the array to add to its value
@@ -56,5 +56,5 @@ class ElementSums:
                 await until_ended(running)
                 running.result()
             finally:
-                succeeded(running)
+                has_succeeded(running)
                 del running  # the traceback of its error refers to this frame

@@ -22,7 +22,7 @@ from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.memory.contexts import outside
-from ..support.common import nothing
+from ..support.common import infer_nothing
 from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
@@ -110,7 +110,7 @@ def _check_written(op: Operation) -> list[Shape]:
     content_dtype(op.inputs[1].dtype)
     for tensor, wanted in zip(op.inputs, (SCALAR, content_shape(op.inputs[1].dtype)), strict=True):
         tensor.shape.merge(wanted)
-    return nothing(op)
+    return infer_nothing(op)
 
 
 def _read_shape(op: Operation) -> Shape:

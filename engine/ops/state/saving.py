@@ -23,7 +23,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...kernels.memory.contexts import outside
-from ..support.common import nothing
+from ..support.common import infer_nothing
 from ..support.context import KernelContext, until_ended
 
 Array = np.ndarray[Any, Any]
@@ -167,7 +167,7 @@ async def _wait_for_writer(call: Any, stop: threading.Event) -> None:
 define(
     "SaveV2",
     "prefix: host string, tensor_names: host string, shape_and_slices: host string, tensors: host *any ->",
-    shape=nothing,
+    shape=infer_nothing,
     kernel=_compute_save,
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.SHOWS,

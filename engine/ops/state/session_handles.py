@@ -17,7 +17,7 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...kernels.scheduler.calls import Continuation
-from ..support.common import scalar
+from ..support.common import infer_scalar
 from ..support.context import KernelContext, LongCall
 from ..support.copies import is_large
 
@@ -100,7 +100,7 @@ define(
     "GetSessionHandle",
     "value: T -> handle: resource",
     where={"T": dtypes.VALUES},
-    shape=scalar,
+    shape=infer_scalar,
     kernel=_keep_copy,
     gradient=NotDifferentiable("a handle has no elements; the gradient is that of the value"),
     effects=Effect.WRITES,

@@ -18,7 +18,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
-from ..support.common import nothing, same_as
+from ..support.common import infer_nothing, same_as
 from ..support.context import KernelContext
 
 
@@ -244,7 +244,7 @@ def stack_pop(handle: Tensor, elem_type: Any = "float32", name: str | None = Non
 define(
     "StackClose",
     "handle: resource ->",
-    shape=nothing,
+    shape=infer_nothing,
     kernel=lambda xp, context, values: values.close(),
     gradient=_REASON,
     effects=Effect.WRITES,

@@ -22,9 +22,9 @@ from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.memory.contexts import outside
-from ..support.common import nothing, scalar
+from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext, until_ended
-from ..support.shared import SharedResource, shared
+from ..support.shared import SharedResource, get_shared
 
 Array = np.ndarray[Any, Any]
 CONTAINER = "tables"
@@ -254,7 +254,7 @@ async def _act_later(context: KernelContext, table: TableStorage, size: int, fun
 
 def _table_handle(xp: Any, context: KernelContext, *, shared_name: str, spec: TableSpec) -> TableStorage:
     """Return the session's table of a shared name; OpError if its description differs."""
-    return shared(
+    return get_shared(
         context.step.resources,
         CONTAINER,
         shared_name,
@@ -333,9 +333,9 @@ for _type, _signature, _attrs, _shape, _kernel, _effects in (
         _find_keys,
         _ACCESS,
     ),
-    ("TableInsert", "handle: resource, keys: host any, values: host any ->", {}, nothing, _insert_keys, _CHANGE),
-    ("TableRemove", "handle: resource, keys: host any ->", {}, nothing, _remove_keys, _CHANGE),
-    ("TableSize", "handle: resource -> size: host int64", {}, scalar, _count_keys, _ACCESS),
+    ("TableInsert", "handle: resource, keys: host any, values: host any ->", {}, infer_nothing, _insert_keys, _CHANGE),
+    ("TableRemove", "handle: resource, keys: host any ->", {}, infer_nothing, _remove_keys, _CHANGE),
+    ("TableSize", "handle: resource -> size: host int64", {}, infer_scalar, _count_keys, _ACCESS),
     (
         "TableExport",
         "handle: resource -> keys: host @key_dtype, values: host @dtype",
@@ -344,7 +344,7 @@ for _type, _signature, _attrs, _shape, _kernel, _effects in (
         _export_table,
         _ACCESS,
     ),
-    ("TableInitialize", "handle: resource ->", {}, nothing, _initialize_table, _ACCESS),
+    ("TableInitialize", "handle: resource ->", {}, infer_nothing, _initialize_table, _ACCESS),
 ):
     define(
         _type,

@@ -21,8 +21,8 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_dimension, static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
-from ..support.common import nothing, scalar, shape_of
-from ..support.context import KernelContext, then
+from ..support.common import infer_nothing, infer_scalar, shape_of
+from ..support.context import KernelContext, result_after
 from .gradient_arrays import gradient_array
 from .tensor_array_storage import ArrayStorage
 
@@ -162,7 +162,7 @@ define(
 
 
 def _write_element(xp: Any, context: KernelContext, array: ArrayStorage, index: Any, value: Any, flow: Any) -> Any:
-    return then(array.write(index, value, context), flow)
+    return result_after(array.write(index, value, context), flow)
 
 
 def _write_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -184,7 +184,7 @@ define(
     "TensorArrayWrite",
     "handle: resource, index: host I, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
-    shape=scalar,
+    shape=infer_scalar,
     kernel=_write_element,
     gradient=_write_gradient,
     stores=lambda op: op.inputs[2].shape,
@@ -228,7 +228,7 @@ define(
 
 
 def _scatter_elements(xp: Any, context: KernelContext, array: ArrayStorage, indices: Any, value: Any, flow: Any) -> Any:
-    return then(array.write_rows(np.asarray(indices), value, context), flow)
+    return result_after(array.write_rows(np.asarray(indices), value, context), flow)
 
 
 def _scatter_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -250,7 +250,7 @@ define(
     "TensorArrayScatter",
     "handle: resource, indices: host I, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
-    shape=scalar,
+    shape=infer_scalar,
     retry=False,
     kernel=_scatter_elements,
     gradient=_scatter_gradient,
@@ -312,7 +312,7 @@ def _unstack_value(
         array.cut(value, count)
     if host_backed:
         array.wrap_host_rows(value)
-    return then(adding, flow)
+    return result_after(adding, flow)
 
 
 def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -335,7 +335,7 @@ define(
     "handle: resource, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     attrs={"host_backed": False, "blocks": ()},
-    shape=scalar,
+    shape=infer_scalar,
     retry=False,
     kernel=_unstack_value,
     gradient=_unstack_gradient,
@@ -395,7 +395,7 @@ define(
 
 
 def _split_value(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, lengths: Any, flow: Any) -> Any:
-    return then(array.split(value, lengths, context), flow)
+    return result_after(array.split(value, lengths, context), flow)
 
 
 def _split_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -417,7 +417,7 @@ define(
     "TensorArraySplit",
     "handle: resource, value: T, lengths: host int32, flow: host float32 -> flow_out: host float32",
     where=_ANY,
-    shape=scalar,
+    shape=infer_scalar,
     retry=False,
     kernel=_split_value,
     gradient=_split_gradient,
@@ -429,7 +429,7 @@ define(
 define(
     "TensorArraySize",
     "handle: resource, flow: host float32 -> size: host int32",
-    shape=scalar,
+    shape=infer_scalar,
     kernel=lambda xp, context, array, flow: np.int32(array.size),
     gradient=NotDifferentiable("its result is an integer"),
     effects=Effect.READS,
@@ -438,7 +438,7 @@ define(
 define(
     "TensorArrayClose",
     "handle: resource, flow: host float32 ->",
-    shape=nothing,
+    shape=infer_nothing,
     kernel=lambda xp, context, array, flow: array.close(),
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.WRITES,

@@ -387,11 +387,12 @@ class ArrayStorage(Elements, Resource):
         """Raise the error about a second write, or a write after a read, naming both operations."""
         written = element.shape is not None and self.primal is None
         verb, first = ("written", element.writer) if written else ("read", element.reader)
+        now = _describe_instance((context.operation, context.iteration))
         raise self._array_error(
             f"{self._describe_index(index)} has already been {'written to' if written else 'read'}",
             context,
             wanted="one write to each index, before it is read",
-            got=f"first {verb} by {_describe_instance(first)}, now written by {_describe_instance((context.operation, context.iteration))}",
+            got=f"first {verb} by {_describe_instance(first)}, now written by {now}",
             hint="write to another index; order is carried by the array that write returns",
         )
 

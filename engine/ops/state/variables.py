@@ -23,7 +23,7 @@ from ...kernels.scheduler.calls import Continuation
 from ..support import copies
 from ..support.array_library import add_at
 from ..support.common import same_as
-from ..support.context import KernelContext, LongCall, Resources, succeeded, until_ended
+from ..support.context import KernelContext, LongCall, Resources, has_succeeded, until_ended
 
 Array = np.ndarray[Any, Any]
 CONTAINER = "variables"  # container of variables in snapshots
@@ -207,7 +207,7 @@ class VariableSlot(Resource):
                 made = running.result()
             finally:
                 # Also of a cancelled step: the thread may have written in place, so its update counts.
-                if succeeded(running):
+                if has_succeeded(running):
                     self._buffer = running.result()
                 del running  # the traceback of its error refers to this frame
         return Continuation(lambda: made)

@@ -18,7 +18,7 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
 from ..support.common import same_as
-from ..support.interpreter import elements
+from ..support.interpreter import iterate_elements
 from ..support.literals import c128, f32, f64, flags, i32, i64
 from .elementwise import STRINGS, string_array
 from .kernels import kernel_for_each, make_numbers, make_strings, python_calls
@@ -40,7 +40,7 @@ def _to_number(xp: Any, x: Any, dtype: Any) -> Any:
     try:
         # Numbers too large for float32 become infinite, without a warning.
         with np.errstate(over="ignore"):
-            return make_numbers((_parse_number(text, of) for text in elements(x)), kind.numpy, x.shape)
+            return make_numbers((_parse_number(text, of) for text in iterate_elements(x)), kind.numpy, x.shape)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"string_to_number: this is no {kind}: {error}") from None
 
@@ -104,10 +104,10 @@ def string_to_number(input: Any, out_type: Any = "float32", name: str | None = N
 
 def _as_string(xp: Any, x: Any, form: str) -> Any:
     if x.dtype.kind == "b":
-        return make_strings(("true" if value else "false" for value in elements(x)), x.shape)
+        return make_strings(("true" if value else "false" for value in iterate_elements(x)), x.shape)
     if x.dtype.kind == "c":
-        return make_strings((f"({form},{form})" % (value.real, value.imag) for value in elements(x)), x.shape)
-    return make_strings((form % value for value in elements(x)), x.shape)
+        return make_strings((f"({form},{form})" % (value.real, value.imag) for value in iterate_elements(x)), x.shape)
+    return make_strings((form % value for value in iterate_elements(x)), x.shape)
 
 
 define(
@@ -298,7 +298,7 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
 
 
 def _compute_hash_bucket(xp: Any, x: Any, num_buckets: int) -> Any:
-    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in elements(x))
+    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in iterate_elements(x))
     return make_numbers((int.from_bytes(d, "little") % num_buckets for d in digests), np.int64, x.shape)
 
 

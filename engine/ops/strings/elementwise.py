@@ -15,7 +15,7 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, one_of
 from ..support.common import broadcast_all, same_as
-from ..support.interpreter import elements
+from ..support.interpreter import iterate_elements
 from ..support.literals import i32, i64
 from .kernels import cut_text, kernel_for_each, make_numbers, make_strings, python_calls
 
@@ -39,7 +39,7 @@ def string_array(values: Any) -> Any:
 
 
 def _compute_length(xp: Any, x: Any, unit: str) -> Any:
-    counts = (len(text.encode() if unit == "BYTE" else text) for text in elements(x))
+    counts = (len(text.encode() if unit == "BYTE" else text) for text in iterate_elements(x))
     return make_numbers(counts, np.int32, x.shape)
 
 
@@ -198,7 +198,7 @@ def string_strip(input: Any, name: str | None = None) -> Tensor:
 
 def _compute_substr(xp: Any, x: Any, pos: Any, length: Any, unit: str) -> Any:
     shape = np.broadcast_shapes(x.shape, pos.shape, length.shape)
-    texts, starts, lengths = (elements(np.broadcast_to(a, shape)) for a in (x, pos, length))
+    texts, starts, lengths = (iterate_elements(np.broadcast_to(a, shape)) for a in (x, pos, length))
     parts = zip(texts, starts, lengths, strict=True)
     return make_strings((cut_text(text, start, count, unit == "BYTE") for text, start, count in parts), shape)
 

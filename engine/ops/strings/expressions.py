@@ -13,7 +13,7 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.common import same_as
-from ..support.interpreter import elements
+from ..support.interpreter import iterate_elements
 from ..support.literals import flags
 from .elementwise import STRINGS, string_array
 from .kernels import make_numbers, make_strings, python_calls, replace_matches
@@ -49,7 +49,7 @@ def _translate_rewrite(pattern: str, rewrite: str) -> str:
 def _compute_replace(xp: Any, x: Any, pattern: str, rewrite: str, replace_global: bool) -> Any:
     compiled, template = _compile_pattern(pattern), _translate_rewrite(pattern, rewrite)
     count = 0 if replace_global else 1
-    return make_strings((replace_matches(compiled, template, text, count) for text in elements(x)), x.shape)
+    return make_strings((replace_matches(compiled, template, text, count) for text in iterate_elements(x)), x.shape)
 
 
 define(
@@ -117,7 +117,7 @@ def regex_replace(
 
 def _full_match(xp: Any, x: Any, pattern: str) -> Any:
     compiled = _compile_pattern(pattern)
-    return make_numbers((compiled.fullmatch(text) is not None for text in elements(x)), np.bool_, x.shape)
+    return make_numbers((compiled.fullmatch(text) is not None for text in iterate_elements(x)), np.bool_, x.shape)
 
 
 define(

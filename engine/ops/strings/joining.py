@@ -19,7 +19,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.reductions import AXES, reduced_axes, reduced_shape
 from ..support.arguments import static_ints
-from ..support.interpreter import elements, repeated_numbers
+from ..support.interpreter import iterate_elements, repeated_numbers
 from ..support.literals import i64
 from .elementwise import STRINGS, string_array
 from .kernels import join_texts, make_string_vector, make_strings, python_calls, split_text
@@ -70,7 +70,7 @@ def _compute_reduce_join(xp: Any, x: Any, axis: Any, keepdims: bool, separator: 
     gone = reduced_axes(axis, x.ndim)[:: -1 if axis else 1]  # the last axis varies fastest
     kept = [i for i in range(x.ndim) if i not in gone]
     count = math.prod(x.shape[i] for i in gone)
-    rows, texts = math.prod(x.shape[i] for i in kept), elements(x.transpose([*kept, *gone]))
+    rows, texts = math.prod(x.shape[i] for i in kept), iterate_elements(x.transpose([*kept, *gone]))
     shape = tuple(1 if i in gone else d for i, d in enumerate(x.shape) if keepdims or i not in gone)
     return make_strings((join_texts(islice(texts, count), separator) for _ in range(rows)), shape)
 
@@ -176,7 +176,7 @@ def _compute_split(xp: Any, x: Any, sep: str, skip_empty: bool) -> list[Any]:
     counts = np.zeros(x.size, np.int64)
 
     def iterate_parts() -> Iterator[str]:
-        for i, text in enumerate(elements(x)):
+        for i, text in enumerate(iterate_elements(x)):
             found = split_text(text, sep, skip_empty)
             counts[i] = len(found)
             yield from found

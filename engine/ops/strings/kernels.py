@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ..support.interpreter import BLOCK, elements
+from ..support.interpreter import BLOCK, iterate_elements
 
 Array = np.ndarray[Any, Any]
 
@@ -53,7 +53,7 @@ def python_calls(x: Array, *_: Any, **__: Any) -> int:
 
 def kernel_for_each(function: Callable[[str], str]) -> Callable[..., Array]:
     """Return a kernel applying a Python function to each string."""
-    return lambda xp, x: make_strings((function(text) for text in elements(x)), x.shape)
+    return lambda xp, x: make_strings((function(text) for text in iterate_elements(x)), x.shape)
 
 
 def cut_text(text: str, start: int, length: int, as_bytes: bool) -> str:

@@ -57,7 +57,7 @@ def _index_array(value: Any) -> np.ndarray[Any, Any]:
     return array.astype(np.int32 if small else np.int64)
 
 
-def alike(*values: Any, default: DType | None = None) -> list[Tensor]:
+def convert_alike(*values: Any, default: DType | None = None) -> list[Tensor]:
     """Return operands as tensors; literals take the dtype of the first typed operand, else the `default`."""
     typed = [as_typed(value) for value in values]
     known = next((t.dtype for t in typed if t is not None), default)
@@ -202,7 +202,7 @@ def sum_of(sizes: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(sizes) else None
 
 
-def listed(values: Any, function: str, what: str = "tensors", example: str = "[a, b]") -> list[Any]:
+def list_argument(values: Any, function: str, what: str = "tensors", example: str = "[a, b]") -> list[Any]:
     """Return an iterable argument as a list; GraphError for a tensor, a string, a dict or a non-iterable."""
     if isinstance(values, (Tensor, str, bytes, dict)) or not hasattr(values, "__iter__"):
         raise GraphError(

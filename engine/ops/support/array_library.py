@@ -14,9 +14,9 @@ from .interpreter import give_way
 _PIECE = 1 << 16  # elements that are added without a break, which take a fraction of a millisecond
 
 
-def special(xp: Any, function: str) -> Any:
+def special_function(xp: Any, function: str) -> Any:
     """Return a function of ``scipy.special``, or of CuPy's own version of the module."""
-    return getattr(_imported("scipy.special" if xp is np else "cupyx.scipy.special"), function)
+    return getattr(_import_outside("scipy.special" if xp is np else "cupyx.scipy.special"), function)
 
 
 def scipy_linalg() -> Any:
@@ -24,11 +24,11 @@ def scipy_linalg() -> Any:
     from ...kernels.cpu.blas import load_blas  # with all kernels in C, which a graph does without
 
     load_blas()
-    return _imported("scipy.linalg")
+    return _import_outside("scipy.linalg")
 
 
 @cache
-def _imported(module: str) -> Any:
+def _import_outside(module: str) -> Any:
     """Import a module for a kernel; arrays kept by the module are not allocated in the memory of the kernel's step."""
     from ...kernels.memory.contexts import outside
 
@@ -43,13 +43,13 @@ def cast_to_accumulator(xp: Any, x: Any) -> Any:
 def by_special(function: str) -> Any:
     """Return the kernel of a function of ``scipy.special``; two-byte floats are computed in float32."""
 
-    def kernel(xp: Any, *operands: Any) -> Any:
-        return special(xp, function)(*(cast_to_accumulator(xp, x) for x in operands))
+    def compute_special(xp: Any, *operands: Any) -> Any:
+        return special_function(xp, function)(*(cast_to_accumulator(xp, x) for x in operands))
 
-    return kernel
+    return compute_special
 
 
-def signs(xp: Any, x: Any) -> Any:
+def compute_signs(xp: Any, x: Any) -> Any:
     """Return the sign, ``x / abs(x)`` for complex numbers: CuPy's `sign` uses the real part only."""
     if x.dtype.kind != "c":
         return xp.sign(x)
@@ -57,7 +57,7 @@ def signs(xp: Any, x: Any) -> Any:
     return x / xp.where(size == 0, xp.ones((), size.dtype), size)
 
 
-def power(xp: Any, x: Any, y: Any) -> Any:
+def compute_power(xp: Any, x: Any, y: Any) -> Any:
     """Return ``x ** y``; ValueError, as in NumPy, for integers to a negative power: CuPy's result is arbitrary."""
     if y.dtype.kind == "i" and y.size and xp.min(y) < 0:
         raise ValueError("Integers to negative integer powers are not allowed.")

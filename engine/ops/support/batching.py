@@ -18,7 +18,7 @@ def emit_copy(builder: Builder, op: Operation, operands: Sequence[Tensor], **cha
     return builder.emit(op.type, *operands, **{**attrs, **changed}).outputs
 
 
-def pointwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
+def batch_pointwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
     """Batch rule of an elementwise `op`: operands `varying` among instances are broadcast as before.
 
     A varying operand of lower rank than the result gets dimensions of size 1 after the instance dimension.
@@ -28,28 +28,28 @@ def pointwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
     if rank is None or any(t.rank is None or not t.shape.is_fully_known for t, low in zip(op.inputs, lower) if low):
         return None
 
-    def emit(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
+    def emit_broadcast(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
         triples = zip(operands, op.inputs, lower, strict=True)
-        return emit_copy(builder, op, [_raised(builder, x, old, rank) if low else x for x, old, low in triples])
+        return emit_copy(builder, op, [_raise_rank(builder, x, old, rank) if low else x for x, old, low in triples])
 
-    return emit
+    return emit_broadcast
 
 
-def _raised(builder: Builder, x: Tensor, old: Tensor, rank: int) -> Tensor:
+def _raise_rank(builder: Builder, x: Tensor, old: Tensor, rank: int) -> Tensor:
     # Broadcasting aligns the last dimensions: without the 1s the instances would meet a dimension of the operation.
     ones = [1] * (rank - len(old.shape))
-    return reshaped(builder, x, [-1, *ones, *old.shape.as_tuple()])
+    return emit_reshape(builder, x, [-1, *ones, *old.shape.as_tuple()])
 
 
-def reshaped(builder: Builder, x: Tensor, dims: Sequence[int]) -> Tensor:
+def emit_reshape(builder: Builder, x: Tensor, dims: Sequence[int]) -> Tensor:
     """Emit, by `builder`, a Reshape of `x` to `dims`, which may contain a -1."""
     return builder.tensor("Reshape", x, builder.constant(dims, dtypes.int32))
 
 
-def along(attr: str = "axis") -> BatchRule:
+def batch_along(attr: str = "axis") -> BatchRule:
     """Return the batch rule of an operation along axes of all its array operands, except operands in host memory."""
 
-    def rule(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    def batch_along_axes(op: Operation, varying: Sequence[bool]) -> Batched | None:
         rank = op.inputs[0].rank
         arrays = [not host for host in host_inputs(op)]
         if rank is None or list(varying) != arrays or any(t.rank != rank for t, v in zip(op.inputs, varying) if v):
@@ -57,7 +57,7 @@ def along(attr: str = "axis") -> BatchRule:
         axis = _behind_first(op.attrs[attr], rank)
         return lambda builder, operands: emit_copy(builder, op, operands, **{attr: axis})
 
-    return rule
+    return batch_along_axes
 
 
 def _behind_first(axis: Any, rank: int) -> Any:
@@ -74,7 +74,7 @@ def to_known_shape(op: Operation, varying: Sequence[bool]) -> Batched | None:
     # Beside a size of 0 the -1 of the Reshape has no unique value.
     if not varying[0] or any(varying[1:]) or not shape.is_fully_known or 0 in shape.as_tuple():
         return None
-    return lambda builder, operands: [reshaped(builder, operands[0], [-1, *shape.as_tuple()])]
+    return lambda builder, operands: [emit_reshape(builder, operands[0], [-1, *shape.as_tuple()])]
 
 
 def whole_rows(spec: tuple[Any, ...]) -> bool:
@@ -82,6 +82,6 @@ def whole_rows(spec: tuple[Any, ...]) -> bool:
     return all(part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in spec[1:])
 
 
-def swapped(builder: Builder, x: Tensor) -> Tensor:
+def emit_transpose(builder: Builder, x: Tensor) -> Tensor:
     """Emit, by `builder`, the transposes of `x`, a stack of matrices."""
     return builder.tensor("Transpose", x, perm=(0, 2, 1))

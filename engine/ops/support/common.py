@@ -29,17 +29,17 @@ def broadcast_all(op: Operation) -> Shape:
     return result
 
 
-def scalar(op: Operation) -> Shape:
+def infer_scalar(op: Operation) -> Shape:
     """Shape rule: a scalar."""
     return SCALAR
 
 
-def unknown(op: Operation) -> Shape:
+def infer_unknown(op: Operation) -> Shape:
     """Shape rule: an unknown shape."""
     return Shape(None)
 
 
-def nothing(op: Operation) -> list[Shape]:
+def infer_nothing(op: Operation) -> list[Shape]:
     """Shape rule of an operation without outputs."""
     return []
 
@@ -58,7 +58,7 @@ def size_along(tensor: Tensor, axis: int) -> Tensor:
     return shape_of(tensor)[axis] if known is None else constant(np.asarray(known, np.int32))
 
 
-def ensured(x: Tensor, *sizes: int | None) -> Tensor:
+def ensure_sizes(x: Tensor, *sizes: int | None) -> Tensor:
     """Return a tensor of the given sizes, None for any; a step checks sizes unknown while building.
 
     Raises
@@ -84,12 +84,12 @@ def one_for_each(numbers: Tensor, like: Tensor, axis: int) -> Tensor:
         return numbers
     size = apply("ExpandDims", size_along(like, axis), axis=0)
     # Reshape to the size fails in a step for any other length, where broadcasting would accept a length of 1.
-    checked: Tensor = apply("Reshape", ensured(numbers, None), size)
+    checked: Tensor = apply("Reshape", ensure_sizes(numbers, None), size)
     checked.set_shape(numbers.shape.merge(Shape([count])))
     return checked
 
 
-def dimension(tensor: Tensor, axis: int) -> Any:
+def dimension_of(tensor: Tensor, axis: int) -> Any:
     """Return a dimension of a tensor: an integer if known, else a scalar tensor."""
     known = None if tensor.rank is None else tensor.shape[axis]
     return size_along(tensor, axis) if known is None else known
@@ -97,17 +97,17 @@ def dimension(tensor: Tensor, axis: int) -> Any:
 
 def zeros_like(tensor: Tensor) -> Tensor:
     """Return zeros of a tensor's run-time shape; reads only its shape, never its values."""
-    return _filled(tensor, np.zeros((), tensor.dtype.numpy))
+    return _fill_like(tensor, np.zeros((), tensor.dtype.numpy))
 
 
 def ones_like(tensor: Tensor) -> Tensor:
     """Return ones of a tensor's run-time shape."""
-    return _filled(tensor, np.ones((), tensor.dtype.numpy))
+    return _fill_like(tensor, np.ones((), tensor.dtype.numpy))
 
 
-def _filled(like: Tensor, value: Any) -> Tensor:
+def _fill_like(like: Tensor, value: Any) -> Tensor:
     scalar = constant(value)
-    return scalar if like.shape == SCALAR else shaped(apply("Fill", shape_of(like), scalar), like)
+    return scalar if like.shape == SCALAR else with_static_shape(apply("Fill", shape_of(like), scalar), like)
 
 
 def cotangents_of(op: Operation, given: Sequence[Any]) -> list[Any]:
@@ -119,10 +119,10 @@ def sum_to(cotangent: Tensor, like: Tensor) -> Tensor:
     """Undo a broadcast: sum `cotangent` down to the shape of `like`."""
     if like.shape.is_fully_known and cotangent.shape == like.shape:
         return cotangent
-    return shaped(apply("SumTo", cotangent, shape_of(like)), like)
+    return with_static_shape(apply("SumTo", cotangent, shape_of(like)), like)
 
 
-def shaped(tensor: Tensor, like: Tensor) -> Tensor:
+def with_static_shape(tensor: Tensor, like: Tensor) -> Tensor:
     """Return `tensor` with the static shape of `like`: little is known of a saved shape while building."""
     tensor.set_shape(like.shape)
     return tensor

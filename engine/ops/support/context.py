@@ -125,17 +125,17 @@ async def until_ended(call: LongCall) -> None:
             del cancellation  # the traceback refers to this frame
 
 
-def succeeded(call: LongCall) -> bool:
+def has_succeeded(call: LongCall) -> bool:
     """Return True if a call has ended with a result; its error, if any, is marked as retrieved."""
     return call.done() and not call.cancelled() and call.exception() is None
 
 
-def then(wait: Wait | None, result: Any) -> Any:
+def result_after(wait: Wait | None, result: Any) -> Any:
     """Return a kernel's result, or an awaitable of the result if ``await wait()`` has to end before."""
-    return result if wait is None else _then(wait, result)
+    return result if wait is None else _result_after_wait(wait, result)
 
 
-async def _then(wait: Wait, result: Any) -> Any:
+async def _result_after_wait(wait: Wait, result: Any) -> Any:
     await wait()
     return result
 

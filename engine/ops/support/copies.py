@@ -26,7 +26,7 @@ def give_copy(context: KernelContext, value: Any, take: Callable[[Any], Awaitabl
     return _give_copy(calls, value, take)
 
 
-def copied(calls: Callable[..., LongCall] | None, value: Any) -> Any:
+def copy_in_host(calls: Callable[..., LongCall] | None, value: Any) -> Any:
     """Return a copy of a value in host memory, or the future of a copy made in a thread."""
     return outside(np.array, value) if calls is None or not is_large(value) else calls(np.array, value)
 

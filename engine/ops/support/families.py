@@ -18,7 +18,7 @@ from ...ir.definition import Kernel, NotDifferentiable, Sample, define
 from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from .batching import pointwise
+from .batching import batch_pointwise
 from .common import broadcast_all, same_as, sum_to
 from .shape_equality import BINARY, UNARY, keeps_shape
 
@@ -54,7 +54,7 @@ def is_sparse(x: Any) -> bool:
     return hasattr(x, "with_values") and hasattr(x, "dense_shape")
 
 
-def unary(
+def declare_unary(
     type: str,
     function: str,
     summary: str,
@@ -102,7 +102,7 @@ def unary(
         f"x: {memory}T -> y: {memory}{output}",
         where={"T": where},
         shape=same_as(0),
-        batch=pointwise,
+        batch=batch_pointwise,
         kernel=kernel,
         samples=samples,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
@@ -114,11 +114,11 @@ def unary(
             return x.with_values(apply(type, x.values, name=name))  # type: ignore[no-any-return]
         return apply(type, x, name=name)  # type: ignore[no-any-return]
 
-    operand = f"x : Tensor{' or SparseTensor' if keeps_zero else ''} of {describe(where)}"
+    operand = f"x : Tensor{' or SparseTensor' if keeps_zero else ''} of {describe_dtypes(where)}"
     return _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.", examples)
 
 
-def binary(
+def declare_binary(
     type: str,
     function: str,
     summary: str,
@@ -133,7 +133,7 @@ def binary(
     fuse: Fusion | None = None,
     examples: Mapping[str, str] | None = None,
 ) -> Binary:
-    """Declare an elementwise operation of two broadcast operands; see :func:`unary`.
+    """Declare an elementwise operation of two broadcast operands; see :func:`declare_unary`.
 
     ``gradient(x, y, z, g)`` returns a cotangent of the broadcast shape for each operand, which is summed
     down to the operand's shape here.
@@ -144,7 +144,7 @@ def binary(
         f"x: T, y: T -> z: {output}",
         where={"T": where},
         shape=shape,
-        batch=pointwise,
+        batch=batch_pointwise,
         kernel=kernel,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient),
         reads_values=reads_values,
@@ -155,7 +155,7 @@ def binary(
     def public(x: Any, y: Any, name: str | None = None) -> Tensor:
         return apply(type, x, y, name=name)  # type: ignore[no-any-return]
 
-    operands = f"x, y : Tensor of {describe(where)}\n        Same dtype; shapes broadcast."
+    operands = f"x, y : Tensor of {describe_dtypes(where)}\n        Same dtype; shapes broadcast."
     return _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.", examples)
 
 
@@ -164,15 +164,15 @@ def _unary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], l
 
 
 def _binary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], list[Any]]:
-    def gradient(op: Operation, g: Tensor) -> list[Any]:
+    def pull_back_binary(op: Operation, g: Tensor) -> list[Any]:
         x, y = op.inputs
         dx, dy = rule(x, y, op.outputs[0], g)
         return [dx if keeps_shape(x, y) else sum_to(dx, x), dy if keeps_shape(y, x) else sum_to(dy, y)]
 
-    return gradient
+    return pull_back_binary
 
 
-def describe(where: tuple[DType, ...]) -> str:
+def describe_dtypes(where: tuple[DType, ...]) -> str:
     """Return the name of a group of dtypes in prose."""
     return _DTYPES.get(where) or "dtype " + " or ".join(d.name for d in where)
 
@@ -202,7 +202,7 @@ def example_section(function: str, examples: Mapping[str, str]) -> str:
 def _publish(function: F, name: str, summary: str, operands: str, result: str, examples: Mapping[str, str] | None) -> F:
     """Set the name, module and docstring of a family's public function, and publish the function."""
     function.__name__ = function.__qualname__ = name
-    # Two frames up: the module that called `unary` or `binary`.
+    # Two frames up: the module that called `declare_unary` or `declare_binary`.
     function.__module__ = sys._getframe(2).f_globals["__name__"]
     function.__doc__ = f"""{summary}
 
@@ -227,17 +227,17 @@ def _publish(function: F, name: str, summary: str, operands: str, result: str, e
     return entry.public(function)
 
 
-def typed(kernel: Kernel) -> Kernel:
+def keep_dtype(kernel: Kernel) -> Kernel:
     """Make a kernel return an array of its first operand's dtype, also for scalars and bfloat16."""
 
     @functools.wraps(kernel)
-    def wrapped(xp: Any, x: Any, *rest: Any, **attrs: Any) -> Any:
+    def cast_result(xp: Any, x: Any, *rest: Any, **attrs: Any) -> Any:
         return xp.asarray(kernel(xp, x, *rest, **attrs), x.dtype)
 
-    return wrapped
+    return cast_result
 
 
-def sampled(
+def make_samples(
     reference: Callable[..., Any],
     values: Any,
     complex_reference: Callable[..., Any] | None = None,
@@ -252,12 +252,12 @@ def sampled(
     values, complex_values : sequence of number, or tuple of sequences (for several operands)
         The inputs.
     """
-    samples = [_sample(reference, values, np.float64)]
+    samples = [_make_sample(reference, values, np.float64)]
     if complex_reference is not None:
-        samples.append(_sample(complex_reference, complex_values, np.complex128))
+        samples.append(_make_sample(complex_reference, complex_values, np.complex128))
     return samples
 
 
-def _sample(reference: Callable[..., Any], values: Any, kind: Any) -> Sample:
+def _make_sample(reference: Callable[..., Any], values: Any, kind: Any) -> Sample:
     operands = values if isinstance(values, tuple) else (values,)
     return Sample([np.asarray(v, kind) for v in operands], np.vectorize(reference))

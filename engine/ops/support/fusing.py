@@ -56,7 +56,7 @@ def reduces_last(op: Operation) -> bool:
     return op.attrs["axis"] in ((-1,), (len(op.outputs[0].shape.dims) - 1,)) and op.attrs["keepdims"]
 
 
-def elementwise(
+def fuse_elementwise(
     write: Callable[[Operation, StepWriter], None],
     reads: Callable[[Operation], Sequence[Tensor]] = all_inputs,
     needs: Callable[[Operation], bool] = lambda op: True,
@@ -71,19 +71,19 @@ def elementwise(
         ``needs(op)``: precondition of calling `reads`.
     """
 
-    def fits(op: Operation) -> bool:
+    def has_fitting_shapes(op: Operation) -> bool:
         return needs(op) and _go_together(reads(op), op.outputs[0])
 
-    return Fusion(fits, write, reads)
+    return Fusion(has_fitting_shapes, write, reads)
 
 
 def by_step(name: str, *numbers: float) -> Fusion:
     """Return the fusion rule of a single elementwise step, of the inputs followed by some numbers."""
 
-    def write(op: Operation, writer: StepWriter) -> None:
+    def write_step(op: Operation, writer: StepWriter) -> None:
         writer.add(name, [*op.inputs, *(writer.number(op, value) for value in numbers)], op.outputs[0])
 
-    return elementwise(write)
+    return fuse_elementwise(write_step)
 
 
 def _go_together(operands: Sequence[Tensor], output: Tensor) -> bool:
@@ -100,15 +100,15 @@ def _takes_part(operand: Tensor, output: Tensor) -> bool:
     return fits and (has_all_rows(dims, rows) or stands_for_all_rows(dims, rows))
 
 
-def masked(write: Callable[[Operation, StepWriter], None]) -> Fusion:
+def fuse_masked(write: Callable[[Operation, StepWriter], None]) -> Fusion:
     """Return the fusion rule of an elementwise operation whose first input is a comparison, fused as a step.
 
     Bool values do not leave a fused operation, so the comparison is repeated where its result is used.
     """
-    return elementwise(write, _through_mask, _has_mask)
+    return fuse_elementwise(write, _through_mask, _has_mask)
 
 
-def compare(op: Operation, writer: StepWriter) -> object:
+def write_comparison(op: Operation, writer: StepWriter) -> object:
     """Append the comparison in an operation's first input; return its result."""
     mask = op.inputs[0].op
     step = step_of(mask)
@@ -129,25 +129,25 @@ def _has_mask(op: Operation) -> bool:
     return any(has_rows(t.shape, output.shape) for t in operands) and all(t.dtype in FLOATS for t in operands)
 
 
-def reduction(name: str) -> Fusion:
+def fuse_reduction(name: str) -> Fusion:
     """Return the fusion rule of a reduction along the last dimension."""
 
-    def fits(op: Operation) -> bool:
+    def reduces_rows(op: Operation) -> bool:
         return reduces_last(op) and is_register(op.inputs[0].shape)
 
-    return Fusion(fits, reduce_by(name))
+    return Fusion(reduces_rows, reduce_by(name))
 
 
 def reduce_by(name: str) -> Callable[[Operation, StepWriter], None]:
     """Return the writer of a reduction of the first input."""
 
-    def write(op: Operation, writer: StepWriter) -> None:
+    def write_reduction(op: Operation, writer: StepWriter) -> None:
         writer.add(name, op.inputs[:1], op.outputs[0])
 
-    return write
+    return write_reduction
 
 
-def broadcast(goes_along: Callable[[Operation], bool] = lambda op: False) -> Fusion:
+def fuse_broadcast(goes_along: Callable[[Operation], bool] = lambda op: False) -> Fusion:
     """Return the fusion rule of repeating a column along its rows, or a number over a known shape.
 
     Parameters
@@ -156,16 +156,16 @@ def broadcast(goes_along: Callable[[Operation], bool] = lambda op: False) -> Fus
         ``goes_along(op)``: whether the operation repeats along rows of any number, which may then be unknown.
     """
 
-    def fits(op: Operation) -> bool:
+    def repeats_column(op: Operation) -> bool:
         x, y = op.inputs[0].shape, op.outputs[0].shape
         if x == SCALAR:
             return y.is_fully_known
         return (y.is_fully_known or goes_along(op)) and has_rows(x, y) and x.dims[-1] == 1
 
-    def write(op: Operation, writer: StepWriter) -> None:
+    def write_broadcast(op: Operation, writer: StepWriter) -> None:
         writer.add("broadcast", op.inputs[:1], op.outputs[0], (0, op.outputs[0].shape[-1]))
 
-    return Fusion(fits, write, first_input, moves=True)
+    return Fusion(repeats_column, write_broadcast, first_input, moves=True)
 
 
 def _write_ufunc(op: Operation, writer: StepWriter) -> None:
@@ -174,4 +174,4 @@ def _write_ufunc(op: Operation, writer: StepWriter) -> None:
     writer.add(step.name, op.inputs, op.outputs[0])
 
 
-UFUNC = elementwise(_write_ufunc)  # of all operations whose kernel is a ufunc of the table
+UFUNC = fuse_elementwise(_write_ufunc)  # of all operations whose kernel is a ufunc of the table

@@ -75,7 +75,7 @@ class IndexedSlices:
         places = apply("ExpandDims", self.indices, axis=-1)
         return apply("ScatterNd", places, self.values, self.dense_shape)  # type: ignore[no-any-return]
 
-    def _refuse(self, other: Any = None) -> Any:
+    def _refuse_operator(self, other: Any = None) -> Any:
         """Refuse an operator; NotImplemented beside a tensor, whose own operator then converts the slices."""
         if isinstance(other, Operators):
             return NotImplemented
@@ -91,4 +91,4 @@ class IndexedSlices:
 
 _BINARY = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow")
 for _name in ("neg", *_BINARY, *(f"r{name}" for name in _BINARY)):
-    setattr(IndexedSlices, f"__{_name}__", IndexedSlices._refuse)
+    setattr(IndexedSlices, f"__{_name}__", IndexedSlices._refuse_operator)

@@ -20,7 +20,7 @@ def give_way() -> None:
     time.sleep(1e-5)
 
 
-def elements(x: np.ndarray[Any, Any]) -> Iterator[Any]:
+def iterate_elements(x: np.ndarray[Any, Any]) -> Iterator[Any]:
     """Yield the elements of an array as Python values, block by block, and yield the lock after each block."""
     flat = x.reshape(-1)
     for start in range(0, x.size, BLOCK):

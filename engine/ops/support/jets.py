@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def jet(xp: Any, value: Any, directions: Sequence[Any]) -> Any:
+def make_jet(xp: Any, value: Any, directions: Sequence[Any]) -> Any:
     """Return the jet of an array, moving along directions of the same shape."""
     rows = [xp.zeros(value.shape, dtype=value.dtype) for _ in range(2 ** len(directions))]
     rows[0] = value
@@ -20,44 +20,44 @@ def jet(xp: Any, value: Any, directions: Sequence[Any]) -> Any:
     return xp.stack(rows)
 
 
-def _halves(x: Any) -> tuple[Any, Any]:
+def _split_halves(x: Any) -> tuple[Any, Any]:
     return x[: len(x) // 2], x[len(x) // 2 :]
 
 
-def times(xp: Any, x: Any, y: Any) -> Any:
+def multiply_jets(xp: Any, x: Any, y: Any) -> Any:
     """Return the product of two jets."""
     if len(x) == 1:
         return x * y
     # (a + e b)(c + e d) = a c + e (a d + b c), because e squared is 0.
-    (a, b), (c, d) = _halves(x), _halves(y)
-    return xp.concatenate([times(xp, a, c), times(xp, a, d) + times(xp, b, c)])
+    (a, b), (c, d) = _split_halves(x), _split_halves(y)
+    return xp.concatenate([multiply_jets(xp, a, c), multiply_jets(xp, a, d) + multiply_jets(xp, b, c)])
 
 
-def exponential(xp: Any, x: Any) -> Any:
+def exponentiate_jet(xp: Any, x: Any) -> Any:
     """Return the exponential of a jet; for minus infinity 0, with zero derivatives."""
     if len(x) == 1:
         return xp.exp(x)
-    a, b = _halves(x)
-    e = exponential(xp, a)
-    return xp.concatenate([e, times(xp, e, b)])
+    a, b = _split_halves(x)
+    e = exponentiate_jet(xp, a)
+    return xp.concatenate([e, multiply_jets(xp, e, b)])
 
 
-def _inverse(xp: Any, x: Any) -> Any:
+def _invert_jet(xp: Any, x: Any) -> Any:
     if len(x) == 1:
         return 1 / x
-    a, b = _halves(x)
-    inverse = _inverse(xp, a)
-    return xp.concatenate([inverse, -times(xp, times(xp, inverse, inverse), b)])
+    a, b = _split_halves(x)
+    inverse = _invert_jet(xp, a)
+    return xp.concatenate([inverse, -multiply_jets(xp, multiply_jets(xp, inverse, inverse), b)])
 
 
-def _logarithm(xp: Any, x: Any) -> Any:
+def _jet_logarithm(xp: Any, x: Any) -> Any:
     if len(x) == 1:
         return xp.log(x)
-    a, b = _halves(x)
-    return xp.concatenate([_logarithm(xp, a), times(xp, _inverse(xp, a), b)])
+    a, b = _split_halves(x)
+    return xp.concatenate([_jet_logarithm(xp, a), multiply_jets(xp, _invert_jet(xp, a), b)])
 
 
-def hidden(xp: Any, x: Any, shown: Any, value: float = 0.0) -> Any:
+def hide_jet(xp: Any, x: Any, shown: Any, value: float = 0.0) -> Any:
     """Return a jet equal to `value`, with zero derivatives, where not `shown`."""
     zero = xp.zeros((), dtype=x.dtype)
     result = xp.where(shown, x, zero)
@@ -77,8 +77,8 @@ def log_sum_exp(xp: Any, terms: Any, axis: int) -> Any:
     top = xp.where(is_finite, top, xp.zeros((), dtype=top.dtype))
     shifted = terms.copy()
     shifted[:1] -= top
-    total = xp.sum(exponential(xp, shifted), axis, keepdims=True)
+    total = xp.sum(exponentiate_jet(xp, shifted), axis, keepdims=True)
     there = total[0] != 0
-    result = _logarithm(xp, hidden(xp, total, there, 1.0))
+    result = _jet_logarithm(xp, hide_jet(xp, total, there, 1.0))
     result[:1] += top
-    return hidden(xp, result, there, -float("inf"))
+    return hide_jet(xp, result, there, -float("inf"))

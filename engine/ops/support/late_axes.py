@@ -20,7 +20,7 @@ from .common import shape_of
 
 def late_axis(axis: Any) -> Tensor | None:
     """Return an axis known only in a step as an int32 scalar; None for a static or missing axis."""
-    tensor = _late(axis)
+    tensor = _late_tensor(axis)
     if tensor is not None and tensor.rank not in (0, None):
         raise ShapeError("an axis is a scalar", wanted="[]", got=tensor.shape, hint="take one element of it, as t[0]")
     return tensor
@@ -28,13 +28,13 @@ def late_axis(axis: Any) -> Tensor | None:
 
 def late_axes(axis: Any) -> Tensor | None:
     """Return axes, some known only in a step, as an int32 vector; None if all are static, or missing."""
-    tensor = _late(axis)
+    tensor = _late_tensor(axis)
     if tensor is not None and tensor.rank not in (0, 1, None):
         raise ShapeError("axes are a vector", wanted="[n]", got=tensor.shape, hint="reshape(axes, [-1])")
     return None if tensor is None else apply("Reshape", tensor, [-1])
 
 
-def _late(axis: Any) -> Tensor | None:
+def _late_tensor(axis: Any) -> Tensor | None:
     """Return an axis argument as an int32 tensor; None if its value is static or missing."""
     if axis is None or not as_symbolic(axis):
         return None
@@ -56,17 +56,17 @@ def from_zero(axes: Tensor, rank: Tensor) -> Tensor:
     return apply("Where", axes < 0, axes + rank, axes)  # type: ignore[no-any-return]
 
 
-def numbers(start: Any, end: Any) -> Tensor:
+def number_range(start: Any, end: Any) -> Tensor:
     """Return the integers from `start` up to, not including, `end`."""
     return apply("Range", *(convert_to_tensor(each, int32) for each in (start, end, 1)))  # type: ignore[no-any-return]
 
 
-def joined(*vectors: Any) -> Tensor:
+def join_vectors(*vectors: Any) -> Tensor:
     """Return int32 vectors concatenated."""
     return apply("Concat", [convert_to_tensor(each, int32) for each in vectors], axis=0)  # type: ignore[no-any-return]
 
 
-def permuted(x: Tensor, perm: Tensor, name: str | None = None) -> Tensor:
+def permute_dimensions(x: Tensor, perm: Tensor, name: str | None = None) -> Tensor:
     """Return a tensor whose dimension i is dimension ``perm[i]`` of `x`."""
     return apply("Permute", x, perm, name=name)  # type: ignore[no-any-return]
 
@@ -75,44 +75,44 @@ def axis_to_end(x: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
     """Return a tensor with an axis moved to the end, and the permutation back."""
     rank = rank_of(x)
     place = from_zero(axis, rank)
-    perm = joined(numbers(0, place), numbers(place + 1, rank), [place])
-    back = joined(numbers(0, place), [rank - 1], numbers(place, rank - 1))
-    return permuted(x, perm), back
+    perm = join_vectors(number_range(0, place), number_range(place + 1, rank), [place])
+    back = join_vectors(number_range(0, place), [rank - 1], number_range(place, rank - 1))
+    return permute_dimensions(x, perm), back
 
 
 def axis_to_front(x: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
     """Return a tensor with an axis moved to the front, and the permutation back."""
     rank = rank_of(x)
     place = from_zero(axis, rank)
-    perm = joined([place], numbers(0, place), numbers(place + 1, rank))
-    back = joined(numbers(1, place + 1), [0], numbers(place + 1, rank))
-    return permuted(x, perm), back
+    perm = join_vectors([place], number_range(0, place), number_range(place + 1, rank))
+    back = join_vectors(number_range(1, place + 1), [0], number_range(place + 1, rank))
+    return permute_dimensions(x, perm), back
 
 
 def along_last(type: str, x: Any, axis: Tensor, name: str | None, **attrs: Any) -> Tensor:
     """Apply a shape-preserving operation along an axis known only in a step."""
     moved, back = axis_to_end(convert_to_tensor(x), axis)
-    return permuted(apply(type, moved, axis=-1, **attrs), back, name)
+    return permute_dimensions(apply(type, moved, axis=-1, **attrs), back, name)
 
 
-def among(axes: Tensor, rank: Tensor) -> Tensor:
+def mark_axes(axes: Tensor, rank: Tensor) -> Tensor:
     """Return, for each of `rank` dimensions, whether it is among the axes."""
-    each, every = apply("ExpandDims", numbers(0, rank), axis=1), apply("ExpandDims", from_zero(axes, rank), axis=0)
+    each, every = apply("ExpandDims", number_range(0, rank), axis=1), apply("ExpandDims", from_zero(axes, rank), axis=0)
     return apply("Any", apply("Equal", each, every), axis=(1,), keepdims=False)  # type: ignore[no-any-return]
 
 
-def reduced(type: str, x: Any, axes: Tensor, keepdims: bool, name: str | None) -> Tensor:
+def reduce_late_axes(type: str, x: Any, axes: Tensor, keepdims: bool, name: str | None) -> Tensor:
     """Reduce a tensor over axes known only in a step: over a last dimension into which they are merged."""
     tensor = convert_to_tensor(x)
     rank, sizes = rank_of(tensor), shape_of(tensor)
-    gone = among(axes, rank)
-    kept = apply("BooleanMask", numbers(0, rank), apply("LogicalNot", gone))
+    gone = mark_axes(axes, rank)
+    kept = apply("BooleanMask", number_range(0, rank), apply("LogicalNot", gone))
     # An axis out of range, or a repeated axis, makes this no permutation, and Permute refuses it.
-    moved = permuted(tensor, joined(kept, from_zero(axes, rank)))
+    moved = permute_dimensions(tensor, join_vectors(kept, from_zero(axes, rank)))
     kept_sizes = apply("Gather", sizes, kept, axis=0, batch_dims=0)
     # Computed, because a -1 in Reshape has no unique value for empty tensors.
     count = apply("Prod", apply("Where", gone, sizes, 1), axis=(0,), keepdims=False)
-    rows = apply("Reshape", moved, joined(kept_sizes, [count]))
+    rows = apply("Reshape", moved, join_vectors(kept_sizes, [count]))
     found = apply(type, rows, axis=(-1,), keepdims=False)
     if tensor.rank is not None and axes.shape == [1]:
         found.set_shape([None] * (tensor.rank - 1))
@@ -121,27 +121,32 @@ def reduced(type: str, x: Any, axes: Tensor, keepdims: bool, name: str | None) -
     return apply("Reshape", found, apply("Where", gone, 1, sizes), name=name)  # type: ignore[no-any-return]
 
 
-def concatenated(values: Sequence[Any], axis: Tensor, name: str | None) -> Tensor:
+def concat_along_late(values: Sequence[Any], axis: Tensor, name: str | None) -> Tensor:
     """Join tensors of equal rank along an axis known only in a step."""
     moved = [axis_to_front(each, axis) for each in values]
-    return permuted(apply("Concat", [each for each, _ in moved], axis=0), moved[0][1], name)
+    return permute_dimensions(apply("Concat", [each for each, _ in moved], axis=0), moved[0][1], name)
 
 
-def gathered(params: Any, indices: Tensor, axis: Tensor, name: str | None) -> Tensor:
+def gather_along_late(params: Any, indices: Tensor, axis: Tensor, name: str | None) -> Tensor:
     """Take rows along an axis known only in a step."""
     tensor = convert_to_tensor(params)
     moved, _ = axis_to_front(tensor, axis)
     rows = apply("Gather", moved, indices, axis=0, batch_dims=0)
     rank, depth = rank_of(tensor), rank_of(indices)
     place = from_zero(axis, rank)
-    order = joined(numbers(depth, depth + place), numbers(0, depth), numbers(depth + place, depth + rank - 1))
-    return permuted(rows, order, name)
+    order = join_vectors(
+        number_range(depth, depth + place), number_range(0, depth), number_range(depth + place, depth + rank - 1)
+    )
+    return permute_dimensions(rows, order, name)
 
 
-def expanded(x: Any, axis: Tensor, name: str | None) -> Tensor:
+def expand_late_axis(x: Any, axis: Tensor, name: str | None) -> Tensor:
     """Insert a dimension of size 1 at an axis known only in a step."""
     tensor = convert_to_tensor(x)
     rank, sizes = rank_of(tensor), shape_of(tensor)
     place = from_zero(axis, rank + 1)
-    parts = [apply("Gather", sizes, each, axis=0, batch_dims=0) for each in (numbers(0, place), numbers(place, rank))]
-    return apply("Reshape", tensor, joined(parts[0], [1], parts[1]), name=name)  # type: ignore[no-any-return]
+    parts = [
+        apply("Gather", sizes, each, axis=0, batch_dims=0)
+        for each in (number_range(0, place), number_range(place, rank))
+    ]
+    return apply("Reshape", tensor, join_vectors(parts[0], [1], parts[1]), name=name)  # type: ignore[no-any-return]

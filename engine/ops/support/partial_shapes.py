@@ -16,18 +16,18 @@ from .common import shape_of
 Part = int | Tensor  # a size, or sizes in a vector
 
 
-def leading(x: Tensor, count: int) -> list[Part]:
+def leading_sizes(x: Tensor, count: int) -> list[Part]:
     """Return the first dimensions of a tensor, each as an integer if known."""
     known = [None] * count if x.rank is None else list(x.shape[:count])
     return [shape_of(x)[i] if d is None else d for i, d in enumerate(known)]
 
 
-def trailing(x: Tensor, start: int) -> list[Part]:
+def trailing_sizes(x: Tensor, start: int) -> list[Part]:
     """Return the dimensions from `start` on; in a single vector if the rank is unknown."""
-    return [shape_of(x)[start:]] if x.rank is None else leading(x, x.rank)[start:]
+    return [shape_of(x)[start:]] if x.rank is None else leading_sizes(x, x.rank)[start:]
 
 
-def joined(parts: Sequence[Part]) -> Tensor:
+def join_parts(parts: Sequence[Part]) -> Tensor:
     """Return the shape made of parts, as an int32 vector."""
     if all(isinstance(part, int) for part in parts):
         return constant(np.asarray(parts, np.int32))
@@ -41,15 +41,15 @@ def _as_vector(part: Part) -> Tensor:
     return vector
 
 
-def product(parts: Sequence[Part]) -> Part:
+def multiply_parts(parts: Sequence[Part]) -> Part:
     """Return the number of elements of a shape made of parts."""
     known = [part for part in parts if isinstance(part, int)]
     if len(known) == len(parts):
         return math.prod(known)
-    return apply("Prod", joined(parts), axis=(0,))  # type: ignore[no-any-return]
+    return apply("Prod", join_parts(parts), axis=(0,))  # type: ignore[no-any-return]
 
 
-def divided(size: Part, divisor: int, x: Tensor, what: str) -> Part:
+def divide_size(size: Part, divisor: int, x: Tensor, what: str) -> Part:
     """Divide a size; ShapeError if a known size is no multiple of the divisor."""
     if isinstance(size, int) and size % divisor:
         raise ShapeError(
@@ -62,12 +62,12 @@ def divided(size: Part, divisor: int, x: Tensor, what: str) -> Part:
     return size // divisor
 
 
-def rearranged(
+def rearrange_dimensions(
     x: Tensor, apart: Sequence[Part], perm: tuple[int, ...], together: Sequence[Part], name: str | None = None
 ) -> Tensor:
     """Reshape `x` to the sizes `apart`, transpose by `perm`, and reshape to the sizes `together`."""
-    moved = apply("Transpose", apply("Reshape", x, joined(apart)), perm=perm)
-    return with_parts(apply("Reshape", moved, joined(together), name=name), together)
+    moved = apply("Transpose", apply("Reshape", x, join_parts(apart)), perm=perm)
+    return with_parts(apply("Reshape", moved, join_parts(together), name=name), together)
 
 
 def with_parts(tensor: Tensor, parts: Sequence[Part]) -> Tensor:

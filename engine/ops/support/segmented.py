@@ -32,11 +32,11 @@ def combine_at(xp: Any, function: str, out: Any, places: Any, updates: Any) -> N
     numbers = places[order]
     # Dividing by several rows is dividing once by their product.
     rows = scan_equal(xp, "multiply" if function == "divide" else function, updates[order], numbers)
-    last = xp.nonzero(~_continues(xp, numbers))[0]
+    last = xp.nonzero(~_equals_next(xp, numbers))[0]
     out[numbers[last]] = getattr(xp, function)(out[numbers[last]], rows[last])
 
 
-def _continues(xp: Any, numbers: Any) -> Any:
+def _equals_next(xp: Any, numbers: Any) -> Any:
     """Return, for each number of a sorted vector, whether the next number is equal."""
     return xp.concatenate([numbers[1:] == numbers[:-1], xp.zeros(min(numbers.size, 1), dtype=xp.bool_)])
 

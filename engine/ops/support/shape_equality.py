@@ -12,7 +12,7 @@ _KEY = "shape source"
 
 def keeps_shape(x: Tensor, y: Tensor) -> bool:
     """True if broadcasting `x` with `y` surely has the shape of `x`."""
-    return x is y or _covers(x.shape, y.shape) or shape_source(x) is shape_source(y)
+    return x is y or _covers_shape(x.shape, y.shape) or shape_source(x) is shape_source(y)
 
 
 def shape_source(tensor: Tensor) -> Tensor:
@@ -26,11 +26,11 @@ def shape_source(tensor: Tensor) -> Tensor:
         if missing:
             work += missing
         else:
-            work.pop()._derived.setdefault(_KEY, _agreed(top))
+            work.pop()._derived.setdefault(_KEY, _agreed_source(top))
     return tensor._derived[_KEY]  # type: ignore[no-any-return]
 
 
-def _agreed(tensor: Tensor) -> Tensor:
+def _agreed_source(tensor: Tensor) -> Tensor:
     sources = {t._derived[_KEY] for t in _shaped_like(tensor)}
     return sources.pop() if len(sources) == 1 else tensor
 
@@ -44,11 +44,11 @@ def _shaped_like(tensor: Tensor) -> list[Tensor]:
         return op.outputs[:1] if tensor.index else []
     if op.type in BINARY:
         x, y = op.inputs
-        return [x] if _covers(x.shape, y.shape) else [y] if _covers(y.shape, x.shape) else [x, y]
+        return [x] if _covers_shape(x.shape, y.shape) else [y] if _covers_shape(y.shape, x.shape) else [x, y]
     return op.inputs[:1] if op.type in UNARY else []
 
 
-def _covers(large: Shape, small: Shape) -> bool:
+def _covers_shape(large: Shape, small: Shape) -> bool:
     if large.rank is None or small.rank is None or small.rank > large.rank:
         return False
     pairs = zip(large[large.rank - small.rank :], small, strict=True)

@@ -27,7 +27,7 @@ class SharedResource(Resource):
 S = TypeVar("S", bound=SharedResource)
 
 
-def shared(
+def get_shared(
     resources: Resources, container: str, name: str, spec: Any, make: Callable[[str, Any], S], agreeing: str, who: str
 ) -> S:
     """Return the session's resource of a name, made by ``make(name, spec)`` on first use.

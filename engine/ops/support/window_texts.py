@@ -16,19 +16,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 _SAME = "SAME pads so that there are ``ceil(size / stride)`` windows."
 
 
-def _numbers(rank: int | None) -> str:
+def _text_on_numbers(rank: int | None) -> str:
     """Return the text about numbers for the spatial dimensions."""
     each = "" if rank == 1 else "one for each dimension, "
     whole = "those" if rank is None else f"{rank + 2}"
     return f"One number, {each}or {whole} with 1 for the batch and the channels."
 
 
-def _pairs(rank: int | None) -> str:
+def _text_on_pairs(rank: int | None) -> str:
     whole = "those" if rank is None else f"{rank + 2}"
     return f"A pair for each dimension, or {whole} with (0, 0) for batch and channels, are before and after."
 
 
-def _formats(rank: int | None) -> str:
+def _list_formats(rank: int | None) -> str:
     last, first = zip(*LAYOUTS.values()) if rank is None else ([LAYOUTS[rank][0]], [LAYOUTS[rank][1]])
     return f"{{{', '.join(map(repr, (*last, *first)))}}}"
 
@@ -36,12 +36,12 @@ def _formats(rank: int | None) -> str:
 def of_convolution(rank: int | None = None) -> dict[str, str]:
     """Return the texts of a convolution over `rank` spatial dimensions; over any number when None."""
     return {
-        "strides": f"int or sequence of int\nFrom one window to the next. {_numbers(rank)}",
+        "strides": f"int or sequence of int\nFrom one window to the next. {_text_on_numbers(rank)}",
         "padding": "{'VALID', 'SAME'} or sequence of pairs\n"
-        f"VALID has only windows that lie inside. {_SAME} {_pairs(rank)} Padding is zeros.",
-        "data_format": f"{_formats(rank)}, optional\n"
+        f"VALID has only windows that lie inside. {_SAME} {_text_on_pairs(rank)} Padding is zeros.",
+        "data_format": f"{_list_formats(rank)}, optional\n"
         "Whether channels are the last dimension (the default), or the second, which is transposed before and after.",
-        "dilations": f"int or sequence of int\nHow far apart the elements are that a window sees. {_numbers(rank)}",
+        "dilations": f"int or sequence of int\nHow far apart the elements are that a window sees. {_text_on_numbers(rank)}",
         "errors": "ShapeError\n"
         "    If ranks or channels do not fit, or no window fits into the input.\n"
         "GraphError\n"
@@ -59,10 +59,10 @@ def of_pooling(rank: int | None = None) -> dict[str, str]:
     """Return the texts of pooling over `rank` spatial dimensions; over any number when None."""
     return {
         "ksize": "int or sequence of int\n"
-        f"Size of the windows, and how far they are from one another. {_numbers(rank)}",
+        f"Size of the windows, and how far they are from one another. {_text_on_numbers(rank)}",
         "padding": "{'VALID', 'SAME'} or sequence of pairs\n"
-        f"VALID has only windows that lie inside. {_SAME} {_pairs(rank)} Padding never counts.",
-        "data_format": f"{_formats(rank)}, optional\n"
+        f"VALID has only windows that lie inside. {_SAME} {_text_on_pairs(rank)} Padding never counts.",
+        "data_format": f"{_list_formats(rank)}, optional\n"
         "Whether channels are the last dimension (the default), or the second.",
         "errors": "ShapeError\n"
         "    If a window is larger than the input, or has nothing but padding; in a step, as the cause of an OpError.\n"
@@ -71,7 +71,7 @@ def of_pooling(rank: int | None = None) -> dict[str, str]:
     }
 
 
-def documented(texts: Mapping[str, str]) -> Callable[[F], F]:
+def fill_docstring(texts: Mapping[str, str]) -> Callable[[F], F]:
     """Return a decorator replacing names in braces in a function's docstring by texts.
 
     Parameters
@@ -80,7 +80,7 @@ def documented(texts: Mapping[str, str]) -> Callable[[F], F]:
         The text of a parameter has its type in the first line; the text of errors is a whole section.
     """
 
-    def put(function: F) -> F:
+    def put_texts(function: F) -> F:
         lines = []
         for line in (function.__doc__ or "").split("\n"):
             before, brace, name = line.rstrip().removesuffix("}").rpartition("{")
@@ -89,7 +89,7 @@ def documented(texts: Mapping[str, str]) -> Callable[[F], F]:
         function.__doc__ = "\n".join(lines)
         return function
 
-    return put
+    return put_texts
 
 
 def _laid_out(before: str, text: str) -> list[str]:

@@ -66,9 +66,9 @@ class Windows:
         return found
 
 
-def along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windows:
+def windows_along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windows:
     """Return the windows along an axis of an image; ValueError if it is smaller than a window by more than a stride."""
-    count, reach = _count(size, window, stride, rate, padding), (window - 1) * rate + 1
+    count, reach = _count_windows(size, window, stride, rate, padding), (window - 1) * rate + 1
     if count < 0:
         raise ValueError(f"a window of {reach} elements is larger than the image, of {size} with padding {padding}")
     if padding == "VALID":
@@ -80,7 +80,7 @@ def along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windo
     return Windows(size, window, stride, rate, before, count)
 
 
-def _count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
+def _count_windows(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
     """Return the number of windows; 0 or less if the image is smaller than a window."""
     if padding == "SAME":
         return -(-size // stride)
@@ -89,7 +89,7 @@ def _count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
     return (size + around - (window - 1) * rate - 1 + stride) // stride
 
 
-def _paddings(attrs: Mapping[str, Any]) -> Sequence[Any]:
+def _padding_per_axis(attrs: Mapping[str, Any]) -> Sequence[Any]:
     padding = attrs["padding"]
     return [padding] * len(attrs["window"]) if isinstance(padding, str) else padding
 
@@ -107,8 +107,8 @@ def windows_of(sizes: Sequence[int], attrs: Mapping[str, Any]) -> list[Windows]:
             f"images with {len(attrs['window'])} spatial dimensions are wanted, not of shape {list(sizes)}"
         )
     spatial = [sizes[i] for i in spatial_axes(attrs)]
-    each = zip(spatial, attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
-    return [along(*one) for one in each]
+    each = zip(spatial, attrs["window"], attrs["strides"], attrs["rates"], _padding_per_axis(attrs), strict=True)
+    return [windows_along(*one) for one in each]
 
 
 def check_not_empty(windows: Sequence[Windows]) -> None:
@@ -119,7 +119,7 @@ def check_not_empty(windows: Sequence[Windows]) -> None:
             raise ValueError(f"{what}, lies in the padding of an image of size {each.size} as a whole")
 
 
-def places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
+def iterate_places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
     """Yield, per place in a window, its number, the index of windows with an element there, and the element index."""
     lead = (slice(None),) * spatial_axes(attrs)[0]
     for number, place in enumerate(itertools.product(*(range(each.window) for each in windows))):
@@ -148,7 +148,9 @@ def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
     """Return the static shape of a result for each window of an image."""
     check_windows(attrs)
     image = list(shape.with_rank(len(attrs["window"]) + 2))
-    each = zip(spatial_axes(attrs), attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
+    each = zip(
+        spatial_axes(attrs), attrs["window"], attrs["strides"], attrs["rates"], _padding_per_axis(attrs), strict=True
+    )
     for axis, *how in each:
         image[axis] = None if image[axis] is None else _static_count(image[axis], *how)  # type: ignore[arg-type]
     return Shape(image)
@@ -156,7 +158,7 @@ def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
 
 def _static_count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
     """Return the number of windows; ShapeError if the image is smaller than a window by more than a stride."""
-    count = _count(size, window, stride, rate, padding)
+    count = _count_windows(size, window, stride, rate, padding)
     if count < 0:
         raise ShapeError(
             "a window is larger than the image",
@@ -198,7 +200,7 @@ def patch_size(attrs: Mapping[str, Any]) -> int:
     return math.prod(attrs["window"])
 
 
-def spatial(value: Any, rank: int, what: str, channels_first: bool = False) -> tuple[int, ...]:
+def spatial_numbers(value: Any, rank: int, what: str, channels_first: bool = False) -> tuple[int, ...]:
     """Read an argument with a number for each spatial dimension.
 
     Parameters
@@ -282,9 +284,9 @@ def window_attrs(
 ) -> dict[str, Any]:
     """Return the attributes of a windowed operation from the arguments of its public function."""
     return {
-        "window": spatial(window, rank, "ksize", channels_first),
-        "strides": spatial(strides, rank, "strides", channels_first),
-        "rates": spatial(rates, rank, "rates", channels_first),
+        "window": spatial_numbers(window, rank, "ksize", channels_first),
+        "strides": spatial_numbers(strides, rank, "strides", channels_first),
+        "rates": spatial_numbers(rates, rank, "rates", channels_first),
         "padding": padding_of(padding, rank, channels_first),
         "channels_first": channels_first,
     }
