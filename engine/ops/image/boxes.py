@@ -252,7 +252,7 @@ def _suppress_softly(
     left, current = np.arange(len(scores)), np.array(scores)
     kept: list[Any] = []
     kept_scores: list[Any] = []
-    # Each choice changes scores, so that the best is searched anew: sorting once, as in _suppress, would be wrong.
+    # Each choice changes scores: the best is searched anew, not sorted once as in `_compute_suppression`.
     while len(kept) < most:
         left = left[current[left] > least]
         if not left.size:

@@ -113,7 +113,7 @@ def _compute_set_diag(xp: Any, x: Any, diagonal: Any, k: Any, align: str) -> Any
     wanted = (*x.shape[:-2], *band.rows_shape(band.longest(rows, columns)).as_tuple())
     if diagonal.shape != wanted:
         raise ValueError(f"matrix_set_diag: the diagonals of matrices {x.shape} are {wanted}, got {diagonal.shape}")
-    # Order C even for a transposed input: _written needs a flat view.
+    # Order C even for a transposed input: `_write_diagonals` needs a flat view.
     return _write_diagonals(x.copy("C"), diagonal, band)
 
 

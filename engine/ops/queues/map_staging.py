@@ -255,7 +255,7 @@ class MapStorage(SharedResource):
 
     def clear(self) -> None:
         """Release all elements, complete or not, except promised ones."""
-        # `_set` refuses returns of earlier takes; clearing the area must not.
+        # `_set_elements` refuses returns of earlier takes; clearing the area must not.
         oldest = self._oldest
         self._set_elements([(key, entry) for key, entry in self.whole.items() if key in self._promised], [])
         self._oldest = oldest

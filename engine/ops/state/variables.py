@@ -118,7 +118,7 @@ class VariableSlot(Resource):
             self._buffer = new
 
     def assign(self, value: Any, context: KernelContext | None = None) -> Any:
-        """Assign a copy of `value`; return the new buffer or an awaitable (see `_update`)."""
+        """Assign a copy of `value`; return the new buffer or an awaitable (see `_update_value`)."""
         array = value if hasattr(value, "shape") else np.asarray(value)
 
         def fill_or_copy(buffer: Array | None, alone: bool) -> Array:

@@ -41,7 +41,7 @@ def of_convolution(rank: int | None = None) -> dict[str, str]:
         f"VALID has only windows that lie inside. {_SAME} {_text_on_pairs(rank)} Padding is zeros.",
         "data_format": f"{_list_formats(rank)}, optional\n"
         "Whether channels are the last dimension (the default), or the second, which is transposed before and after.",
-        "dilations": f"int or sequence of int\nHow far apart the elements are that a window sees. {_text_on_numbers(rank)}",
+        "dilations": f"int or sequence of int\nDistance of the elements in a window. {_text_on_numbers(rank)}",
         "errors": "ShapeError\n"
         "    If ranks or channels do not fit, or no window fits into the input.\n"
         "GraphError\n"
