@@ -261,7 +261,7 @@ def test_named_gradient_arrays_are_shared_and_unnamed_ones_are_not():
 def test_naming_a_gradient_array_fixes_the_size():
     array = storage(1, dynamic_size=True)
     gradient = array.gradient("a", at("g"))
-    with pytest.raises(TensorArrayError, match=r"can not grow to index 1(.|\n)*gradient array"):
+    with pytest.raises(TensorArrayError, match=r"cannot grow to index 1(.|\n)*gradient array"):
         array.write(1, f32(1), at("w"))
     with pytest.raises(TensorArrayError, match=r"index 1(.|\n)*out of bounds"):
         gradient.write(1, f32(1), at("w"))

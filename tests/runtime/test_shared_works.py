@@ -109,7 +109,7 @@ async def test_an_array_whose_size_is_fixed_while_a_loop_makes_it_grow(graph):
         step = asyncio.create_task(session.run([out.size(), size]))
         await until(lambda: session._cores.workers.busy or step.done())
         started.set()
-        with pytest.raises(TensorArrayError, match="can not grow"):
+        with pytest.raises(TensorArrayError, match="cannot grow"):
             await step
 
 

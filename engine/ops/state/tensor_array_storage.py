@@ -365,8 +365,7 @@ class ArrayStorage(Elements, Resource):
         """Make an array of dynamic size long enough for an index; TensorArrayError if its size is frozen."""
         if self.frozen:
             raise self._array_error(
-                f"TensorArray '{self.name}' can not grow to index {index}: its size {self.size} was fixed when a "
-                "gradient array was made of it",
+                f"TensorArray '{self.name}' cannot grow to index {index}: a gradient array fixed its size {self.size}",
                 context,
                 hint="write all elements before calling grad",
             )
