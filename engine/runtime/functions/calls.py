@@ -163,7 +163,7 @@ if TYPE_CHECKING:
     # A call returns tensors where a graph is built (in another function, or with tensors as arguments), and elsewhere a
     # coroutine of arrays. No static type of an argument decides which, so these types are both.
 
-    class TensorCall(Tensor, Call[V_co]):  # type: ignore[misc]
+    class TensorCall(Tensor, Call[V_co]):
         """Call of a function returning a tensor."""
 
     class PairCall(tuple[Tensor, Tensor], Call[V_co]):
