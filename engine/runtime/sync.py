@@ -345,7 +345,9 @@ class _Serving:
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         self._executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
         self.loop.set_default_executor(self._executor)
-        self.thread = threading.Thread(target=_serve, args=[self.loop], name="tagloom-session", daemon=True)
+        self.thread = threading.Thread(
+            target=_serve, args=[self.loop, self._executor], name="tagloom-session", daemon=True
+        )
         self.thread.start()
 
     def abandon(self, session: Session) -> None:
@@ -370,13 +372,14 @@ _ending: set[threading.Thread] = set()  # threads of abandoned sessions
 _leaving: set[asyncio.Task[None]] = set()  # an event loop alone does not keep its tasks
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until its stop; an exit raised by a kernel reaches the caller, and the thread continues."""
+def _serve(loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor) -> None:
+    """Run a loop until its stop, then end its executor; an exit raised by a kernel reaches the caller alone."""
     while True:
         try:
             loop.run_forever()
         except (KeyboardInterrupt, SystemExit):
             continue
+        executor.shutdown()  # of an abandoned session, whose executor nobody else has waited for
         return loop.close()
 
 

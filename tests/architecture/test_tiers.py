@@ -1,4 +1,4 @@
-"""Which cases the default tier runs: some of each sampled family, all of every other test."""
+"""Cases that the default tier runs: some of each sampled and each large family, and all other tests."""
 
 from types import SimpleNamespace
 
@@ -41,8 +41,14 @@ def test_each_sampled_family_has_some_cases(count, every):
 
 
 def test_all_others_run():
-    items = [*family("a.py::test_a", 8, 4), *family("a.py::test_b", 8), Item("a.py::test_c")]
-    assert len(chosen(items)) == 2 + 8 + 1
+    items = [*family("a.py::test_a", 8, 4), *family("a.py::test_b", 7), Item("a.py::test_c")]
+    assert len(chosen(items)) == 2 + 7 + 1
+
+
+def test_larger_families_have_every_third_case_unless_a_mark_wants_all():
+    assert len(chosen(family("a.py::test_a", 9))) == 3
+    assert len(chosen(family("a.py::test_a", 9, 1))) == 9
+    assert len(chosen(family("tests/architecture/test_a.py::test_a", 9))) == 9
 
 
 def test_families_begin_with_different_cases():

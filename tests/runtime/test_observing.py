@@ -183,7 +183,8 @@ async def test_without_a_runtime_directory_there_is_one_for_each_user(runtime_di
 async def test_several_sessions_are_shown(runtime_directory):
     async with tg.Session(graph_of_one()) as one, tg.Session(graph_of_one()) as other:
         async with one.observe("one"), other.observe("other"):
-            names = {(await asyncio.to_thread(client.ask, path)).told["session"] for path in client.sockets_of(None)}
+            answers = [await asyncio.to_thread(client.ask_session, path) for path in client.sockets_of(None)]
+            names = {answer.told["session"] for answer in answers}
             assert names == {"one", "other"}
             assert len(client.sockets_of(str(os.getpid()))) == 2
         assert left(runtime_directory) == []
@@ -197,7 +198,7 @@ def test_settings_let_sessions_be_looked_at_until_they_are_closed(run, runtime_d
         async with session:
             await session.run(graph.y)
             (path,) = client.sockets_of(None)
-            told = (await asyncio.to_thread(client.ask, path)).told
+            told = (await asyncio.to_thread(client.ask_session, path)).told
             assert told["statistics"]["steps_finished"] == 1
         assert left(runtime_directory) == []
 
@@ -213,7 +214,7 @@ def test_sessions_of_scripts_are_looked_at(runtime_directory):
     with tg.SyncSession(graph, settings=replace(DEFAULTS, observe=True)) as session:
         session.run(graph.y)
         (path,) = client.sockets_of(None)
-        assert client.ask(path).told["statistics"]["steps_finished"] == 1
+        assert client.ask_session(path).told["statistics"]["steps_finished"] == 1
     assert left(runtime_directory) == []
 
 

@@ -177,6 +177,7 @@ def _diag_shape(op: Operation) -> Shape:
 def _compute_matrix_diag(
     xp: Any, diagonal: Any, k: Any, align: str, num_rows: int, num_cols: int, padding_value: Any
 ) -> Any:
+    """Return matrices with the given diagonals, and `padding_value` elsewhere."""
     band = _read_band(k, align)
     least = 1 if band.count == 1 else 2
     if diagonal.ndim < least or (band.count > 1 and diagonal.shape[-2] != band.count):

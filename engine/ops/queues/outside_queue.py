@@ -156,7 +156,7 @@ def put_back(queue: asyncio.Queue[Any], item: Any) -> None:
     """
     inner: Any = queue
     if type(queue) is asyncio.Queue:
-        inner._living_queue.appendleft(item)
+        inner._queue.appendleft(item)
     else:
         inner._put(item)
     inner._wakeup_next(inner._getters)

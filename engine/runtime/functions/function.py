@@ -363,6 +363,7 @@ class Function(Generic[P, V_co, C_co]):
         return session
 
     async def _own_session(self) -> Session:
+        """Return the given session, or the default session of the running loop."""
         if isinstance(self._session, SyncSession):
             raise GraphError(
                 f"{self._name} was given a SyncSession",
@@ -376,12 +377,7 @@ class Function(Generic[P, V_co, C_co]):
         return {name for concrete in self._concrete.values() for name in concrete.kept}
 
     def sync_session(self) -> SyncSession:
-        """Return the session of :meth:`sync`.
-
-        Returns
-        -------
-        SyncSession
-            Not to be closed, except if passed to :func:`function`.
+        """Return the session of :meth:`sync`, not to be closed except if passed to :func:`function`.
 
         Raises
         ------
