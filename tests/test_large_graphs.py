@@ -141,7 +141,7 @@ def test_sets_of_a_long_chain_are_found_by_short_ways(graph):
         y = tg.sin(y)
     groups = _Groups(graph.root, set(), {}, {})
     groups.leader = Counted()
-    assert sum(map(len, groups.found())) == 2000
+    assert sum(map(len, groups.find_sets())) == 2000
     assert groups.leader.looks < 20 * 2000
 
 

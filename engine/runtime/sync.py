@@ -352,8 +352,11 @@ class _Serving:
 
     def abandon(self, session: Session) -> None:
         """Close the session in the loop, then end loop and thread; return at once."""
+        for thread in list(_ending):
+            if not thread.is_alive():
+                _ending.discard(thread)
         _ending.add(self.thread)
-        self.loop.call_soon_threadsafe(_leave, session, self.loop, self.thread)
+        self.loop.call_soon_threadsafe(_leave, session, self.loop)
 
     def end(self) -> None:
         """Wait for the executor's calls, then end the loop and its thread.
@@ -368,7 +371,7 @@ class _Serving:
             self.thread.join()
 
 
-_ending: set[threading.Thread] = set()  # threads of abandoned sessions
+_ending: set[threading.Thread] = set()  # of abandoned sessions; some may have ended
 _leaving: set[asyncio.Task[None]] = set()  # an event loop alone does not keep its tasks
 
 
@@ -383,7 +386,7 @@ def _serve(loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor) -> Non
         return loop.close()
 
 
-def _leave(session: Session, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+def _leave(session: Session, loop: asyncio.AbstractEventLoop) -> None:
     """Close an abandoned session in its loop, then stop the loop, which ends the thread."""
 
     async def close() -> None:
@@ -392,7 +395,6 @@ def _leave(session: Session, loop: asyncio.AbstractEventLoop, thread: threading.
 
     def closed(task: asyncio.Task[None]) -> None:
         _leaving.discard(task)
-        _ending.discard(thread)
         loop.stop()
 
     task = loop.create_task(close())
@@ -405,6 +407,7 @@ def wait_for_abandoned_sessions() -> None:
     """Wait until all abandoned sessions are closed: their threads would end with the interpreter, in mid-closing."""
     for thread in list(_ending):
         thread.join()
+        _ending.discard(thread)
 
 
 async def _at_once(function: Callable[..., Any], *args: Any) -> Any:
