@@ -241,7 +241,10 @@ def log_uniform_candidate_sampler(
 def by_weights(
     weights: Tensor, true_classes: Any, sizes: tuple[int, int, bool, int], seed: int | None, name: str | None
 ) -> Candidates:
-    """Build a sampler by `weights`, a floating vector; the other arguments are as for `build_sampler`."""
+    """Build a sampler by `weights`, a floating vector.
+
+    `true_classes`, `sizes` and `seed` are as for `build_sampler`.
+    """
     wide = apply("Cast", weights, dtype=dtypes.float64)
     probabilities = wide / apply("Sum", wide)
     return build_sampler(
