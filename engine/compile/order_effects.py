@@ -80,6 +80,7 @@ class _Accesses:
             accesses[key] = op
             if is_write(op):
                 writes.add(key)
+        # The regions have been noted before their owner: `_note_region` goes from the inside out.
         for inner in [inner for region in op.regions for inner in region.operations]:
             for key, access in self.of.get(inner, {}).items():
                 accesses.setdefault(key, access)
@@ -105,6 +106,7 @@ def _equal_reads(program: Program, accesses: _Accesses) -> dict[Tensor, Tensor]:
     equal: dict[Tensor, Tensor] = {}
     for region in [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]:
         known: dict[Key, dict[str, Tensor]] = {}  # by the type of the operation that reads
+        # Not in regions: the root may write the variable before them.
         if region.parent is None:
             known = {key: {"ReadVariable": value} for key, value in fed.items()}
         for op in region.operations:
@@ -207,6 +209,7 @@ class _Order:
         before = {key: states.setdefault(key, _State()) for key in keys}
         writes = self.accesses.writes[op]
         for key, access in keys.items():
+            # Without a write in the loop its accesses wait for earlier writes only, and so does the first token.
             start = _append_token(op.region, access, before[key].before(key in writes))
             add_variable(op, start, SCALAR, f"{access.name}/order")
             for region in op.regions:
@@ -219,9 +222,11 @@ class _Order:
         ]
         for region, inside in zip((cond, body), states_in, strict=True):
             self.order_region(region, inside)
+        # The tokens are the last variables of the loop, in the order of `keys`.
         first = num_results(op) - len(keys)
         for i, (key, access) in enumerate(keys.items()):
             end, token = states_in[1][key], tokens[1][key]
+            # An input besides the control inputs: the last token then stands for the accesses of all iterations.
             after = Builder(body, access, "order").tensor("Identity", token)
             _add_control_inputs(after.op, end.before(True) if key in writes else end.reads)
             body.results.append(after)

@@ -137,6 +137,7 @@ def from_arrays(arrays: Any) -> Dataset:
     [{'x': array([[0., 1., 0.]]), 'y': array([1])}]
     """
     leaves = [as_array(each) for each in leaves_of(arrays)]
+    # None is the length of a scalar, which has no axis 0
     lengths = {array.shape[0] if array.ndim else None for array in leaves}
     if len(lengths) != 1 or None in lengths:
         raise ShapeError(
@@ -221,6 +222,7 @@ def _read_headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
                 for member in archive.namelist():
                     if member.endswith(".npy"):
                         with archive.open(member) as file:
+                            # the header alone: arrays may be larger than the memory, and are not needed yet
                             found[member.removesuffix(".npy")] = read_header(file)
         except UNREADABLE as error:
             raise GraphError(
@@ -403,5 +405,6 @@ def zip_datasets(*datasets: Dataset) -> Dataset:
         raise GraphError(
             "Datasets are what is put side by side", wanted="one or more", got=datasets, hint="zip_datasets(a, b)"
         )
+    # elements of unknown spec in one Dataset leave the spec of the tuples unknown
     specs = tuple(each.element_spec for each in datasets)
     return Dataset(combining.ZipStage, datasets, None if None in specs else specs)

@@ -110,7 +110,9 @@ def parse_example(record: bytes) -> dict[str, Array | list[bytes]]:
     found: dict[str, Array | list[bytes]] = {}
     try:
         for number, features in _read_fields(record):
+            # field 1 of an Example is its Features, whose field 1 is a map: a list of entries
             for entry in (each for n, each in _read_fields(features) if n == 1) if number == 1 else ():
+                # 1 is the name and 2 the Feature; of a repeated field the last counts, a rule of Protocol Buffers
                 parts = dict(_read_fields(entry))
                 found[bytes(parts.get(1, b"")).decode()] = _parse_feature(parts.get(2, b""))
     except (ValueError, IndexError, TypeError, OverflowError, struct.error) as error:

@@ -116,6 +116,7 @@ def _dtype_of_result(column: Sequence[Any]) -> tuple[DType | None, bool]:
         return dtype_hint(typed[0]), False
     if not all(map(is_weak_leaf, column)):
         return None, False
+    # Literals alone take their default dtype; with a weak tensor among them, the result stays weak.
     return weak_dtype(column), not all(map(is_literal, column))
 
 
@@ -123,6 +124,7 @@ def _indices_of_slices(structure: Any) -> list[bool]:
     """Return for each leaf True if the leaf is the indices or the dense shape of IndexedSlices."""
     parts = nest.children(structure)
     if isinstance(structure, IndexedSlices) and parts is not None:
+        # The values alone are data of the user; the integers beside them may be widened.
         return [label != ".values" for label, _ in parts]
     return [False] if parts is None else [is_index for _, part in parts for is_index in _indices_of_slices(part)]
 

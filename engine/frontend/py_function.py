@@ -124,6 +124,7 @@ def _with_containers(func: Callable[..., Any], inputs: list[Any], result: Any) -
     """Return a function of an array for each leaf that calls `func` with containers, and flattens its result."""
     if result is None and not any(map(_is_argument, inputs)):
         return func
+    # For each container its packer and its number of leaves, by which the flat arrays are divided; None for an array.
     packers = [(nest.make_packer(v), len(nest.flatten(v))) if _is_argument(v) else None for v in inputs]
     like = None if result is None else nest.map_structure(dtypes.as_dtype, result)
 
@@ -144,6 +145,7 @@ def _with_containers(func: Callable[..., Any], inputs: list[Any], result: Any) -
                 hint="return the container that Tout is, with a value for each dtype",
             ) from None
 
+    # An async wrapper, because there is no result to flatten before the end of the await.
     if inspect.iscoroutinefunction(func):
 
         @wraps(func)

@@ -206,6 +206,7 @@ class MapStagingArea(_Area):
         name: str = "map_staging_area",
     ) -> None:
         self._require_bounds(capacity, memory_limit)
+        # Here 0 stays 0 for no bound, as in the specs of map staging areas.
         about = {"ordered": bool(ordered), "capacity": capacity, "memory_limit": memory_limit}
         super().__init__("MapStageHandle", dtypes, shapes, names, shared_name, name, **about)
 
@@ -323,6 +324,7 @@ class MapStagingArea(_Area):
 
     def _choose_components(self, vals: Any, indices: Sequence[int] | None) -> tuple[tuple[int, ...], list[Any]]:
         """Return the numbers of the components to put, in ascending order, and the components."""
+        # A dict names its components, so `indices` beside a dict are a mistake, which ends at the error below.
         if isinstance(vals, Mapping) and self.names is not None and set(vals) <= set(self.names) and vals:
             if indices is None:
                 chosen = [i for i, name in enumerate(self.names) if name in vals]
@@ -342,6 +344,7 @@ class MapStagingArea(_Area):
         if given is None:
             return tuple(range(len(self.dtypes)))
         known = {name: i for i, name in enumerate(self.names or ())}
+        # An unknown name stays a name here, and is refused below like a number out of range.
         chosen = tuple(known.get(each, each) for each in given)
         if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(len(self.dtypes))):
             raise GraphError(
@@ -354,4 +357,5 @@ class MapStagingArea(_Area):
 
 
 def _convert_key(key: Any) -> Tensor:
+    # A literal becomes int64; a tensor keeps its dtype, which the operation checks.
     return convert_to_tensor(key, None if isinstance(key, Tensor) else kinds.int64)

@@ -150,6 +150,7 @@ def gradients(
     xs = nest.with_shards(xs)
     outputs, targets = [convert_to_tensor(y) for y in _flatten_leaves(ys)], nest.flatten(xs)
     seeds = [None] * len(outputs) if grad_ys is None else _make_seeds(*_as_lists(ys, grad_ys))
+    # Among others, an output of another dtype counts as not connected; alone it is a mistake.
     if outputs and not any(y.dtype.is_differentiable for y in outputs):
         raise DtypeError(
             "only floating and complex tensors have gradients",
@@ -205,6 +206,7 @@ def _make_seeds(ys: Any, given: Any) -> list[Any]:
     if parts is None:
         return [given]
     others = nest.children(given)
+    # By key: the dicts may differ in the order of their keys.
     if isinstance(ys, dict) and isinstance(given, dict) and ys.keys() == given.keys():
         others = [(key, given[key]) for key in ys]
     if others is None or len(others) != len(parts):
@@ -220,6 +222,7 @@ def _make_seeds(ys: Any, given: Any) -> list[Any]:
 def _as_lists(ys: Any, given: Any) -> tuple[Any, Any]:
     """Return ys and cotangents as lists: a single y and its cotangent may be passed without a list."""
     if isinstance(ys, IndexedSlices) or not nest.is_container(ys):
+        # [g] is a list of one cotangent, whereas [2.0] is the value of a cotangent of shape [1].
         listed = isinstance(given, (list, tuple)) and len(given) == 1
         return [ys], given if listed and not isinstance(given[0], (int, float, complex)) else [given]
     alone = isinstance(given, IndexedSlices) or not nest.is_container(given)
@@ -255,6 +258,7 @@ def _walk_backward(
         # From the inside out: cotangents of a tensor in an outer region are carried on when the walk gets there.
         for region in here.ancestors():
             walk.walk(region.operations, cotangents)
+        # With zeros for unconnected xs there is nothing to find out: all xs count as reached.
         reached = _find_stopped_xs(ys, keys, stops, here) if not zero else set(keys)
         totals = [zeros_for(k) if k in reached and k not in cotangents.parts else cotangents.sum(k) for k in keys]
         return [_gradient_result(x, total) for x, total in zip(xs, totals, strict=True)]

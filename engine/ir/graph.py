@@ -100,10 +100,12 @@ class Graph:
 
     def forget_builder(self) -> None:
         """Unlock the graph in a child process forked while a thread of its parent was building."""
+        # A new lock: the thread that holds the old lock does not exist in the child.
         self._building, self._builder, self.guarded = threading.RLock(), None, self.finalized
 
     def check_open(self) -> None:
         """Raise GraphError if the graph is finalized; wait while another thread builds a function."""
+        # Read without the lock: the identifier of this thread is set and cleared by this thread alone.
         if self._builder not in (None, threading.get_ident()):
             # Acquired only to wait: the builder holds the lock until its function is complete.
             with self._building:
@@ -137,6 +139,7 @@ class Graph:
         """
         gone = set(operations)
         for op in gone:
+            # None: an operation with one tensor in two inputs is one consumer, removed at the first of them.
             for tensor in op.inputs:
                 tensor._consumers.pop(op, None)
             for region in op.regions:
@@ -147,6 +150,7 @@ class Graph:
             self._by_name.pop(op.name, None)
         root = self.root
         root.operations[:] = [op for op in root.operations if op not in gone]
+        # The next use of a variable shares one of these reads, which must not be a removed operation.
         for key, reads in list(root.reads.items()):
             root.reads[key] = [read for read in reads if read.op not in gone]
         for name in [n for n in self._counts if n == scope or n.startswith(f"{scope}/")]:
@@ -174,6 +178,7 @@ class Graph:
             for tensor in op.inputs:
                 tensor._consumers.pop(op, None)
         for key, listed in self.collections.items():
+            # Later entries only. Integers are the seeds of random operations.
             start = attempt.lengths.get(key, 0)
             listed[start:] = [x for x in listed[start:] if not isinstance(x, int) and _operation_of(x) not in gone]
         # A name still registered belongs to an operation outside the regions given up, and stays taken.
@@ -289,6 +294,7 @@ class Graph:
         found = self.fed_tensor(element)
         if isinstance(found, Operation) or found in self.unfeedable:
             return False
+        # A tensor in a region has a value for each iteration, or none: a single fed value cannot replace it.
         return found.op.region is self.root and found.dtype.is_value
 
     def is_fetchable(self, element: Any) -> bool:

@@ -103,6 +103,7 @@ class _Needs:
     def _need_operation(self, op: Operation) -> None:
         if op not in self.operations:
             self._need_inputs(op)
+        # Not only for new operations: one may be known for a single result, and a control input waits for all.
         if op.is_param:  # a control input of another operation: the loop variable has to exist
             self._work.extend(op.outputs)
         if is_structured(op):
@@ -173,6 +174,7 @@ class _Copier:
             )
             self.env[tensor] = feed.outputs[0]
         self.needs.add([*self.program.fetches, *self.program.targets])
+        # Only after fetches and targets: a watch alone makes nothing run.
         self.watched = [t for t in self.program.watched if self.needs.runs(t)]
         self.needs.add(self.watched)
         self.copy_region(self.program.graph.root, self.graph.root)
@@ -206,6 +208,7 @@ class _Copier:
             self.copy_plain(op, target)
 
     def copy_plain(self, op: Operation, target: Region) -> None:
+        # Needed all the same, by a control input or as a target, but never run: it has no copy.
         if op.outputs and all(t in self.needs.fed for t in op.outputs):
             self.ops[op] = None
             return

@@ -73,6 +73,7 @@ class Liftable:
         self.rows: dict[Operation, tuple[Tensor, Tensor]] = {}
         self._emits: dict[Operation, Batched] = {}
         self._takes_row = takes_row
+        # A loop variable that never changes has step 0, and counts as invariant.
         self.varies.update((t, step != 0) for t in region.params if (step := loop.step(t)) is not None)
         for op in topological_order([op for op in region.operations if not op.is_param]):
             # A control input orders an operation within its iteration, an order lost for many iterations at once.
@@ -90,6 +91,7 @@ class Liftable:
         if not is_product(op) or work(op) < WORTH:
             return False
         kinds = [self.kind(t) for t in op.inputs]
+        # If both factors vary, no weights stay in a cache: a product in the loop is fast with one varying factor only.
         return all(kinds) or not any(self._is_fast(op, side) for side in (0, 1) if kinds[side])
 
     def kind_if_worth(self, op: Operation, side: int, part: Tensor, multiplications: int) -> bool | None:
@@ -107,6 +109,7 @@ class Liftable:
 
     def _operands_vary(self, op: Operation) -> bool | None:
         """Return True if operands differ between iterations, False if not; None if the operation cannot be lifted."""
+        # Rows come first: they need no batch rule, because `emit` has all rows read by its caller.
         if self._is_row(op):
             return True
         kinds = [self.kind(t) for t in op.inputs]
@@ -135,6 +138,7 @@ class Liftable:
         """Return True if computing an operation for iterations that perhaps never run has no visible effect."""
         definition = op.definition
         values = all(t.dtype.is_value for t in (*op.inputs, *op.outputs))
+        # An operation that reads values may fail by them, as a Gather by an index out of range.
         safe = self.may_fail or not definition.reads_values
         return values and safe and definition.kernel is not None and definition.effects is Effect.NONE
 
@@ -165,6 +169,7 @@ class Liftable:
         """
         known = dict(counters)
         for op in operations:
+            # Tensors from outside of the loop are not in `known`, and stand for themselves.
             operands = [known.get(t, t) for t in op.inputs]
             if op in self.rows:
                 rows, index = self.rows[op]
@@ -172,6 +177,7 @@ class Liftable:
             elif op in self._emits:
                 outputs = self._emits[op](Builder(region, op), operands)
             else:
+                # Invariant: computed once, without a dimension of iterations.
                 outputs = clone_operation(op, region, operands).outputs
             known.update(zip(op.outputs, outputs, strict=True))
         return known
@@ -246,6 +252,7 @@ class _Chosen:
 
     def add(self, op: Operation, most: int) -> None:
         """Choose an operation with all its sources, unless the results of an iteration exceed `most` bytes."""
+        # All or nothing: sources without the operation that needs them would only add results to read.
         before = set(self.operations)
         work = [op]
         while work:
@@ -261,5 +268,6 @@ class _Chosen:
         if op in self.operations or op not in self._can:
             return False
         before, size = set(self.operations), sum(map(nbytes, self.results()))
+        # Strictly fewer bytes: with equal bytes `choose_products` might not end.
         self.add(op, size - 1)
         return self.operations != before

@@ -38,6 +38,7 @@ def split_products(program: Program, liftable: Liftable, may_copy: bool, fits: C
         if is_product(op) and liftable.kind(op.outputs[0]) is None and fits(op.outputs[0]):
             for side in (0, 1):
                 pieces = _group_parts(op, side, liftable, may_copy)
+                # Split once: the pieces of the second factor would belong to a product that is replaced already.
                 if pieces and op.outputs[0] not in moved:
                     moved[op.outputs[0]] = _sum_split_products(op, side, pieces)
     substitute(program, moved)
@@ -57,6 +58,7 @@ def _group_parts(op: Operation, side: int, liftable: Liftable, may_copy: bool) -
     groups = [list(parts) for _, parts in groupby(_flatten_concat(factor, axis), liftable.kind)]
 
     def kind(parts: list[Tensor]) -> bool | None:
+        # The first part stands for its group, whose parts are all of one kind.
         width = sum(t.shape.as_tuple()[axis] for t in parts)
         return liftable.kind_if_worth(op, side, parts[0], cost * width)
 
@@ -79,6 +81,7 @@ def _is_joined(factor: Tensor, axis: int) -> bool:
 def _sum_split_products(op: Operation, side: int, pieces: list[list[Tensor]]) -> Tensor:
     """Multiply each piece with its part of the other factor, and add the products in the order of the pieces."""
     other, start, terms = op.inputs[1 - side], 0, []
+    # Slices of the other factor belong where the factor is: outside, they are cut once and not in each iteration.
     inside, outside = Builder(op.region, op), Builder(other.region, op)
     for parts in pieces:
         axis = inner_axis(op, side)

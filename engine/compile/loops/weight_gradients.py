@@ -84,7 +84,9 @@ def _gather_factors(op: Operation, i: int, term: Tensor) -> dict[Tensor, Tensor]
 def _make_handles(op: Operation, i: int, end: Tensor) -> None:
     """Change the type of variable `i` of a loop to the handle of a sum, and connect the sum's end after the loop."""
     cond, body = op.regions
+    # The substitution has replaced the input of the end, too: by the result of the end itself.
     end.op.update_input(0, op.outputs[i])
+    # The tensors are changed in place, because the loop and its regions refer to them by identity.
     for handle in (op.inputs[i], cond.params[i], body.params[i], body.results[i], op.outputs[i]):
         handle.dtype, handle.shape = dtypes.resource, SCALAR
 

@@ -64,6 +64,7 @@ class _Scope:
         """Return the lowered tensor of `key` in this scope."""
         if key not in self.env:
             assert self.parent is not None, f"{key} is not in scope"
+            # Outer scopes capture first: a value from outside of two loops enters both frames, one after the other.
             self.env[key] = self.capture(key, self.parent.lookup(key))
         return self.env[key]
 
@@ -92,6 +93,7 @@ class _Scope:
         controls = list(controls)
         if self.needs_pivot(inputs):
             controls.append(self.pivot())
+        # An operation of the program keeps its name; only operations added by lowering get new names.
         if like is None or name != like.name:
             name = self.lowering.new_name(name)
         return Operation(
@@ -140,6 +142,7 @@ class _BranchScope(_Scope):
         assert self.parent is not None
         count = len(self.op.regions)
         outputs = [(data.dtype, data.shape)] * count
+        # A bool chooses between two branches, an integer between any number of them.
         is_cond = self.pred.dtype is dtypes.bool_
         type, attrs = "Switch" if is_cond else "SwitchN", dict[str, Any]() if is_cond else {"num": count}
         if self.op.attrs.get("dead_silent"):
@@ -148,6 +151,7 @@ class _BranchScope(_Scope):
         return self.parent.emit(type, name, [data, self.pred], outputs, like=self.op, origin=origin, **attrs).outputs
 
     def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
+        # Any input is dead in a branch not taken: it came through a Switch, or depends on one or on the pivot.
         return not inputs
 
     def pivot(self) -> Operation:
@@ -291,11 +295,13 @@ class _Lowering:
             if home.frame_scope() is scope.frame_scope():
                 controls += self.ops[control]
             else:
+                # A control edge joins instances of one tag, so a signal from another frame enters this one as a value.
                 controls.append(self._capture_signal(control, home, scope))
         return controls
 
     def _capture_signal(self, control: Operation, home: _Scope, scope: _Scope) -> Operation:
         """Capture the completion of `control` as an invariant of a loop (rule 75)."""
+        # One token in the scope of the operation serves all loops that wait for the operation.
         if control not in home.env:
             token = home.emit(
                 "Const",
@@ -331,6 +337,7 @@ class _Lowering:
             scope.env[output] = merge.outputs[0]
             merges.append(merge)
         for extra, output in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
+            # A saved value has no Merge: it is alive only if its branch ran, and its reads know this.
             scope.env[output] = branches[extra.branch].lookup(extra.value)
         self.ops[op] = merges
 
@@ -344,6 +351,7 @@ class _Lowering:
         enters = [frame.enter(t, origin) for t, origin in zip(inits, origins, strict=True)]
         # A Merge takes its Enter twice until the NextIteration exists.
         merges = [self._emit_merge(op, t, origin) for t, origin in zip(enters, origins, strict=True)]
+        # A Merge is alive whenever the predicate runs, also in the last iteration, which has no body.
         pred = _LoopRegion(frame, merges[0])
         self._bind_params(pred, op.regions[0].params, [m.outputs[0] for m in merges])
         self.lower_region(op.regions[0], pred)
@@ -357,6 +365,7 @@ class _Lowering:
         body = _LoopRegion(frame, self._emit_pivot(op, switches[0].outputs[1]))
         self._bind_params(body, op.regions[1].params, [s.outputs[1] for s in switches])
         self.lower_region(op.regions[1], body)
+        # A spare variable keeps its value in every iteration.
         results = [body.lookup(t) for t in op.regions[1].results] or [switches[0].outputs[1]]
         for merge, result, origin in zip(merges, results, origins, strict=True):
             merge.update_input(1, self._emit_next_iteration(op, body, result, origin))

@@ -101,6 +101,7 @@ class _Clusters:
             clustered.update(group)
             yield group
         for op in region.operations:
+            # Within a cluster, and within a choice of native programs, there is nothing left to cluster.
             if op.regions and op not in clustered and not is_choice(op):
                 for inner in op.regions:
                     self.candidates.note(inner)

@@ -311,6 +311,7 @@ class _Translator:
         predicate, body = op.regions
         inits = self.values(op.inputs)
         nests = self.begin_nests(op) if op is not self.op and saved_outputs(op) else []
+        # + 1: the MOVE of the initial values comes next, and is not part of the loop.
         start, outside, count_outside = len(self.instructions) + 1, self.loop, self.count
         self.loop = start
         # A handle keeps its register, since instructions cannot move handles.
@@ -329,10 +330,12 @@ class _Translator:
         self.of.update(zip(predicate.params, variables, strict=True))
         self.region(predicate)
         test = self.add(Code.UNLESS, [self.value(predicate.results[0])], name=op.name)
+        # Bound after the test, not before: `bind` appends PUSHes of saved variables, only for iterations that run.
         self.bind(body.params, variables)
         self.save_what_is_there(body, saved)
         self.region(body)
         if op is self.op:
+            # At the end of the body: only now have all values and indices been computed.
             for series, value, index in self.placed:
                 self.add(Code.PUSH, self.values([value, index]), [series])
         self.move(self.values(body.results), variables)
@@ -358,6 +361,7 @@ class _Translator:
     def begin_nests(self, op: Operation) -> list[tuple[int, int, list[int]]]:
         """Create series for all runs of an inner loop; return each with the run's first slot and its targets."""
         nests = []
+        # All runs of the inner loop share a series: the slots of this run begin at the count of the earlier runs.
         first = self.new(dtypes.int64, f"{op.name}/first")
         self.add(Code.MOVE, [self.flat[op]], [first])
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):

@@ -60,9 +60,11 @@ def moves(
         for index, tensor in enumerate(op.inputs):
             whole, times = _value_and_uses(tensor)
             home = device(whole.op)
+            # A constant does not cross: the devices of its uses have copies.
             if _hands_on(op, index) or here is None or home in (None, here) or whole.op.is_constant:
                 continue
             crossing = crossings.setdefault((whole, here), _Crossing())
+            # Operations take a part of their first input; other inputs, as the indices of a Gather, are needed whole.
             if index == 0 and _takes_part(op) and is_free(op):
                 crossing.takers.append(op)
                 crossing.bytes += 0 if op.definition.shape_only else times * size_of(op.outputs)
@@ -100,6 +102,7 @@ def _value_and_uses(tensor: Tensor) -> tuple[Tensor, int]:
     """Return the value brought into branches and loops as `tensor`, and the assumed number of uses there."""
     times = 1
     while _hands_on(tensor.op, 0):
+        # The factors of nested loops multiply: a part crosses in each iteration of the innermost.
         times *= _TRIPS if _is_capture(tensor.op) else 1
         tensor = tensor.op.inputs[0]
     return tensor, times

@@ -53,6 +53,7 @@ def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
     if backend is None:
         return plan
     plan = replace(plan, has_device_arrays=True)
+    # The backend has made the kernels one by one, and sees them as a whole only now.
     backend.bind(plan)
     return plan
 
@@ -116,6 +117,7 @@ class _Builder:
 
     def build(self) -> Plan:
         nodes = [self._make_node(op) for op in self.operations]
+        # data[i][k]: the (node, input) pairs that take output k of node i; controls[i]: the nodes waiting for node i.
         data: list[list[list[tuple[int, int]]]] = [[[] for _ in op.outputs] for op in self.operations]
         controls: list[list[int]] = [[] for _ in self.operations]
         for i, op in enumerate(self.operations):
@@ -149,6 +151,7 @@ class _Builder:
         # Numbers of series start at 0 in each frame.
         series = [op.attrs["series"] + 1 for op in self.saving[name] if op.role is Role.SERIES_PUSH]
         parent = -1 if name == ROOT else self.frame_index[info.parent]
+        # Under AUTO the machine starts iterations as memory allows, up to MOST of them at once.
         adaptive = info.parallel_iterations == AUTO
         window = MOST if adaptive else int(info.parallel_iterations)
         return Frame(name or "root", parent, window, len(info.enters), max(series, default=0), finals, adaptive)

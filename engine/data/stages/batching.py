@@ -60,6 +60,7 @@ def _join_elements(elements: Sequence[Any], join: Any, padding: Any) -> Any:
                 hint="let a map give all elements one structure",
             )
     if isinstance(kind_of_element(first), Dicts):
+        # by key, because dicts of equal skeletons may differ in the order of their keys
         columns = [[each[key] for each in elements] for key in first]
         fillings = [padding[key] if isinstance(padding, dict) else padding for key in first]
         return {
@@ -83,6 +84,7 @@ def _paddings_of_parts(first: Any, padding: Any) -> list[Any]:
 def _stack_column(column: Sequence[Any], _: Any) -> Array:
     """Return the batch of a column of equal shapes; ShapeError for others."""
     arrays = _column_arrays(column)
+    # a column of scalars is joined already
     if isinstance(arrays, np.ndarray):
         return arrays
     if len({array.shape for array in arrays}) > 1:

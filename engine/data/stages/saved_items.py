@@ -39,6 +39,7 @@ def _save_items(listed: list[Item]) -> dict[str, Any]:
     Values of equal structure are saved leaf by leaf, with the small arrays of a leaf concatenated. Large arrays are
     neither copied nor changed.
     """
+    # without failures, so that values form columns; restoring puts failures back by their positions
     values = [value for value, _ in listed if type(value) is not Failure]
     names = list(dict.fromkeys(origin[0] for _, origin in listed if origin is not None))
     place = {name: number for number, name in enumerate(names)}
@@ -75,11 +76,13 @@ def _saved_column(column: list[Any]) -> dict[str, Any]:
     first = column[0]
     dtypes = {getattr(each, "dtype", None) for each in column}
     kinds = set(map(type, column))
+    # only values of NumPy: a number of Python would return from an array as a NumPy scalar
     if len(dtypes) > 1 or len(kinds) > 1 or first is None or first.__class__.__module__ != "numpy":
         return {"values": column}
     if isinstance(first, np.generic):
         return {"scalars": np.array(column)}
     is_small = isinstance(first, np.ndarray) and max(each.nbytes for each in column) <= _SMALL
+    # one rank, because the shapes are saved as the rows of a matrix
     if not is_small or len({each.ndim for each in column}) > 1:
         return {"values": column}
     flat = np.concatenate([each.ravel() for each in column])

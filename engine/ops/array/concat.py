@@ -74,6 +74,7 @@ def _concat_shape(op: Operation) -> Shape:
 
 def _concat_gradient(op: Operation, g: Tensor) -> list[Any]:
     axis = op.attrs["axis"]
+    # sizes of the step: static shapes may lack the size along the axis
     sizes = apply("Stack", [size_along(t, axis) for t in op.inputs], axis=0)
     return apply("SplitV", g, sizes, num=len(op.inputs), axis=axis)  # type: ignore[no-any-return]
 
@@ -312,6 +313,7 @@ def _split_shape(op: Operation) -> list[Shape]:
 
 def _concat_cotangents(op: Operation, *cotangents: Any) -> list[Any]:
     joined = apply("Concat", cotangents_of(op, cotangents), axis=op.attrs["axis"])
+    # the other input, if any, is the sizes of a SplitV
     return [joined, *[None] * (len(op.inputs) - 1)]
 
 
@@ -366,6 +368,7 @@ def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
     """Cut `x` into pieces of the given sizes; a negative size takes the remaining rows."""
     lengths = sizes.tolist()
     rest = x.shape[axis] - sum(n for n in lengths if n >= 0)
+    # two negative sizes both take the rest, so the check of the sum finds them unless the rest is 0
     lengths = [rest if n < 0 else n for n in lengths]
     if len(lengths) != num or rest < 0 or sum(lengths) != x.shape[axis]:
         raise ValueError(f"split: sizes {sizes.tolist()} do not make {num} parts of {x.shape[axis]} rows")
@@ -432,6 +435,7 @@ def split(
     if isinstance(num_or_size_splits, (int, np.integer)):
         return apply("Split", value, name=name, num=int(num_or_size_splits), axis=axis)  # type: ignore[no-any-return]
     sizes = index_tensor(num_or_size_splits)
+    # a scalar is the number of pieces, and so of outputs, which the graph has to know
     if sizes.rank == 0:
         return apply("Split", value, name=name, num=static_int(sizes, "num_or_size_splits"), axis=axis)  # type: ignore[no-any-return]
     num = sizes.shape[0] if num is None else num

@@ -26,6 +26,7 @@ _C = flags([[True, False], [False, True]])
 def _select_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Route the cotangent to `x` where the condition is true, otherwise to `y`."""
     condition, x, y = op.inputs
+    # a choice and not a product with the mask, because 0 times an infinite cotangent is NaN
     zero = scalar_like(0, g)
     return [
         None,
@@ -147,7 +148,9 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     ranks = [t.rank for t in (condition, x, y)]
     # refuse now where the known ranks suffice, otherwise let the step check
     if None not in ranks or (ranks[0] == 1 and max(filter(None, ranks)) > 1):
+        # 0 for an unknown rank, because the known ranks alone have decided
         _require_clear(*(rank or 0 for rank in ranks))
+    # a condition of another known rank cannot be such a vector
     elif ranks[0] in (1, None):
         condition = apply("CheckedCondition", condition, x, y)
     return apply("Where", condition, x, y, name=name)  # type: ignore[no-any-return]

@@ -50,6 +50,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     (3, 5)
     """
     x, y = convert_alike(a, b)
+    # Dimensions are labelled while the graph is built, which takes both ranks and the axes.
     if x.rank is None or y.rank is None or (as_symbolic(axes) and static_value(index_tensor(axes)) is None):
         return late_tensordot(x, y, axes, name)
     ours, theirs = _summed_axes(axes, len(x.shape), len(y.shape))
@@ -72,6 +73,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
 def _summed_axes(axes: Any, rank_a: int, rank_b: int) -> tuple[list[int], list[int]]:
     """Return the summed dimensions of a and of b, counted from 0."""
     known: Any = static_value(axes) if isinstance(axes, Tensor) else axes
+    # An array of rank 0 has the method `__len__` but no length: it is a number.
     if not hasattr(known, "__len__") or getattr(known, "ndim", 1) == 0:
         count = static_int(known, "axes")
         if not 0 <= count <= min(rank_a, rank_b):

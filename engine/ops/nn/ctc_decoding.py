@@ -112,13 +112,16 @@ def ctc_greedy_decoder(
     if merge_repeated:
         # The first step repeats nothing: a slice equals itself, and is empty where there are no steps.
         kept &= concat([apply("Equal", best[:1], best[:1]), apply("NotEqual", best[1:], best[:-1])], 0)
+    # From here on row by row, [batch, time]: the order of the indices of a sparse tensor.
     kept, best = transpose(kept, [1, 0]), transpose(best, [1, 0])
     count = cumsum(cast(kept, dtypes.int64), 1)
     rows = apply("NonZero", kept)[:, 0]
+    # The position of a label is the count of kept labels up to it in its row, less 1.
     indices = stack([rows, boolean_mask(count, kept) - 1], 1)
     # The 0 is the maximum of no rows.
     longest = reduce_max(concat([reduce_sum(cast(kept, dtypes.int64), 1), i64([0])], 0))
     shape = stack([cast(size_along(x, 1), dtypes.int64), longest])
+    # Time steps after the end of a row add nothing to the score.
     score = apply("Where", is_step, reduce_max(x, 2), 0)
     total = apply("Neg", expand_dims(reduce_sum(score, 0), 1), name=name)
     return [SparseParts(indices, boolean_mask(best, kept), shape)], total
@@ -133,6 +136,7 @@ def _read_blank_index(x: Tensor, blank_index: int | None) -> Tensor:
 def _beam_shapes(op: Operation) -> list[Shape]:
     """Return the shapes of indices, values and dense shapes of each path, and of the scores."""
     logits, lengths, paths = op.inputs[0].shape.with_rank(3), op.inputs[1].shape, op.attrs["paths"]
+    # Merged for its error: there must be a length for each row.
     Shape([logits[1]]).merge(lengths)
     if not 1 <= paths <= op.attrs["beam_width"]:
         raise GraphError(
@@ -268,4 +272,5 @@ def ctc_beam_search_decoder(
     count = static_int(top_paths, "top_paths")
     attrs = {"beam_width": static_int(beam_width, "beam_width"), "paths": count, "merge_repeated": bool(merge_repeated)}
     *parts, score = apply("CTCBeamSearch", _read_logits(inputs), index_tensor(sequence_length), name=name, **attrs)
+    # `parts` are all indices, then all values, then all shapes: those of a path are `count` places apart.
     return [SparseParts(*parts[i::count]) for i in range(count)], score

@@ -89,10 +89,14 @@ def drop_elements(
     if not isinstance(lost, float):
         lost = convert_to_tensor(lost, tensor.dtype)
     elif lost == 0:
+        # Nothing is dropped, so nothing need be drawn in the step.
         return apply("Identity", tensor, name=name)  # type: ignore[no-any-return]
     shape = shape_of(tensor) if noise_shape is None else shape_vector(noise_shape)
+    # Numbers from [0, 1) are at least `lost` with probability 1 - `lost`.
     kept = draw(shape, tensor.dtype) >= lost
+    # A choice and not a product with the mask: 0 times an infinite element is NaN.
     result: Tensor = apply("Where", kept, tensor * (1 / (1 - lost)), 0, name=name)
+    # The shape of random numbers may be known in the step only, but they broadcast to the shape of `x`.
     result.set_shape(tensor.shape)
     return result
 

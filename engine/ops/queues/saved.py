@@ -17,6 +17,7 @@ _HINT = "restore what was saved of a queue of this kind"
 
 def pack_elements(elements: Sequence[Element], spec: ElementSpec) -> list[Column]:
     """Return the columns of the components: "rows", or for differing shapes "values", "ranks" and "shapes"."""
+    # zip of no elements would yield no columns, instead of an empty column for each component.
     columns = zip(*elements, strict=True) if elements else ((),) * len(spec.dtypes)
     return [_pack_column(column, np.dtype(dtype.numpy)) for column, dtype in zip(columns, spec.dtypes, strict=True)]
 
@@ -29,6 +30,7 @@ def packed_rows(rows: Sequence[np.ndarray[Any, Any]]) -> list[Column]:
 def _pack_column(column: Sequence[Any], dtype: np.dtype[Any]) -> Column:
     """Return the column of a component's values: "rows", or the concatenated values with their shapes."""
     shapes = [value.shape for value in column]
+    # No values have no common shape: an empty column is saved in the other form.
     if len(set(shapes)) == 1:
         rows = np.empty((len(column), *shapes[0]), dtype)
         for i, value in enumerate(column):  # three times faster than np.stack
@@ -103,6 +105,7 @@ def _unpack_column(column: Mapping[str, np.ndarray[Any, Any]], queue: str) -> li
         rows = column["rows"]
         if rows.ndim == 0:
             raise _damaged_error(queue, "rows", "a scalar")
+        # With the ellipsis a row of scalars yields arrays of rank 0, not scalars of NumPy.
         return [rows[i, ...] for i in range(len(rows))]
     values, ranks, sizes = column["values"], column["ranks"], column["shapes"]
     whole = all(each.ndim == 1 for each in column.values()) and ranks.dtype.kind == sizes.dtype.kind == "i"
@@ -115,6 +118,7 @@ def _unpack_column(column: Mapping[str, np.ndarray[Any, Any]], queue: str) -> li
         count = 1
         for size in shape:
             count *= size
+        # The check after the loop raises the error, for this case and for values that remain.
         if first + count > len(values):
             break
         found.append(values[first : first + count].reshape(shape))
@@ -142,6 +146,7 @@ def state_read(saved: Any, keys: set[str], what: str, optional: Set[str] = froze
     saved = checked_state(saved, keys, what, optional)
     try:
         yield saved
+    # A state may come from any file: an error in decoding it means that it does not fit.
     except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise GraphError(
             f"what was saved of {what} does not fit it", wanted="what was saved of one like it", got=error, hint=_HINT

@@ -143,12 +143,14 @@ def memory_figures(devices: Iterable[SessionDevice], resources: ResourceManager)
 def peak_bytes(devices: Iterable[SessionDevice]) -> int | None:
     """Return the sum of the devices' peaks in bytes; None without pools."""
     pools = [device.pool for device in devices if device.pool is not None]
+    # An upper bound of the peak of the sum: the devices may have had their peaks at different times.
     return sum(pool.peak_bytes for pool in pools) if pools else None
 
 
 def homes_of(values: Sequence[Any], devices: Sequence[SessionDevice]) -> list[str]:
     """Return the device name of each value, "cpu:0"; the first device's for values outside of all pools."""
     names = [short_device(place.spec) for place in devices]
+    # The usual case, without a search of the pools.
     if len(devices) == 1:
         return names * len(values)
     return [
@@ -207,6 +209,7 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
 
 def _require_one_task(specs: Sequence[DeviceSpec]) -> None:
     """Raise GraphError if devices belong to several processes: a session runs in a single process."""
+    # A device without a replica counts as replica 0.
     tasks = {(spec.job, spec.replica or 0, spec.task): spec for spec in specs}
     if len(tasks) > 1:
         raise GraphError(
@@ -247,6 +250,7 @@ def _list_devices(wanted: object) -> list[str | Device]:
     """Return a list of names and devices; GraphError for anything else, or a device that only copies."""
     if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool) and wanted >= 0:
         return [f"/cpu:{i}" for i in range(int(wanted))]
+    # [None] fails the check below, as a list with anything but names and devices does.
     listed = list(wanted) if isinstance(wanted, (Sequence, Iterator)) else [None]
     for each in listed:
         if isinstance(each, Device) and not (isinstance(each, HostDevice) or _has_arrays(each)):
@@ -257,6 +261,7 @@ def _list_devices(wanted: object) -> list[str | Device]:
                 hint=f"a GPU computes where CuPy is installed: {install_hint('cuda')}",
             )
     devices = [each for each in listed if isinstance(each, (str, HostDevice)) or _has_arrays(each)]
+    # A string would pass for a list of names of one letter.
     if isinstance(wanted, str) or len(devices) != len(listed):
         raise GraphError(
             "not the devices of a session", wanted="a number or a list of names", got=repr(wanted), hint=_HINT

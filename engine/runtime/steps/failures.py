@@ -52,6 +52,7 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
     if not isinstance(error, OpError) or error.tag is not None:  # an error with a tag comes from a nested step
         error = _wrap_error(error, operation)
     if isinstance(error, UninitializedVariableError) and isinstance(operation, Operation):
+        # An initializer older than the variable explains more than the error's own hint.
         error.hint = _late_variable(graph, operation) or error.hint
     error.tag = tag
     error.device = plan.device or error.device
@@ -73,6 +74,7 @@ def users_own(graph: Graph, operation: Any) -> Any:
 def user_operation(graph: Graph, node: Node) -> Operation | Node:
     """Return the operation of the user's graph that a node was made from; the node itself if a pass made the node."""
     operation = graph._by_name.get(node.name)
+    # A pass may make another operation of the same name: type and line have to agree as well.
     if operation is not None and operation.type == node.type and operation.source is node.source:
         return operation
     return node

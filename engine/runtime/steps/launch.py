@@ -60,9 +60,11 @@ def launch(
         return group, group.drain, holds
     part, devices, contexts = step.device_plans[0], environment.devices, context.contexts
     swap = None if environment.swapping is None else _open_swapper(part, devices, environment.swapping)
+    # The context as passed suits the session's first device, with NumPy arrays and without swapping.
     if part.plan.has_device_arrays or swap is not None or devices and contexts is not devices[part.device].contexts:
         contexts = devices[part.device].contexts if devices else contexts
         context = _suited_context(context, part)._replace(contexts=contexts, swap=swap)
+    # Charged first: a refusal must not leave a machine open.
     holds = charge_feeds(contexts, _feeds_to_charge(part, feeds, swap), step, context)
     pool, shuffle_seed = environment.worker_pool, environment.settings.shuffle_seed
     workers = None if pool is None or part.plan.has_device_arrays else pool.workers  # they know NumPy's arrays only
@@ -89,6 +91,7 @@ def _launch_group(
     }
     meeting = Rendezvous(len(step.channels))
     contexts = [devices[part.device].contexts for part in step.device_plans]
+    # Each device numbers its own feeds, as it does its fetches below.
     fed = [[feeds[k] for k in part.feeds] for part in step.device_plans]
     swaps = [_open_swapper(part, devices, swapping) for part in step.device_plans]
     parts = list(zip(step.device_plans, step.schedulers, contexts, fed, swaps, strict=True))
@@ -192,5 +195,6 @@ def switch_outcomes(step: CompiledStep, machine: Any) -> dict[int, Any]:
     """Return the predicates of the root frame's Switches, by their nodes in the plan of the whole step."""
     if not isinstance(machine, MachineGroup):
         return machine.switch_outcomes()  # type: ignore[no-any-return]
+    # Each machine numbers its own nodes, and some, made for messages, are not in the plan of the whole step.
     nodes = {node.name: i for i, node in enumerate(step.plan.nodes)}
     return {nodes[name]: went for name, went in machine.switch_outcomes().items() if name in nodes}

@@ -286,6 +286,7 @@ def report_of(step: CompiledStep, counters: StepCounters) -> Report:
     """Return the report of the frames of a step, and of the messages between its devices."""
     variables = _loop_variables(step)
     several = len(step.device_plans) > 1
+    # Frame 0 is the root, and no loop.
     loops = [
         _loop_report(plan, k, counts[k], variables, str(step.devices[i]) if several else "")
         for i, (plan, counts) in enumerate(counters.loops())
@@ -310,6 +311,7 @@ def _swap_reports(step: CompiledStep, counters: StepCounters) -> Iterator[SwapRe
     known = {counts.device for counts in counters.swaps}
     for each in step.device_plans:
         name = str(each.plan.device)
+        # A step on a single device has a plan without a device name: any counts are of this device.
         if each.swaps and not (name in known if name else known):
             yield not_swapped(name or "the session's device", counters.unmoved)
     yield from map(swap_report, counters.swaps)
@@ -319,8 +321,10 @@ def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variable
     """Return the report of frame `k` from its counts; `device` is empty for a step on a single device."""
     frame = plan.frames[k]
     if counts["native_runs"]:
+        # Some runs may have been on the step machine, if the program refused or gave up: all are counted.
         runs, starts = counts["runs"] + counts["native_runs"], counts["starts"] + counts["native_starts"]
         return LoopReport(frame.name, runs, starts, 1.0, 1, frame.parallel_iterations, "native", None, device)
+    # In the order of the plan, in which the frame counts its NextIterations, too.
     nexts = [n.name for n in plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
     known = variables.get(frame.name, {})
     variable = _slowest_variable(counts["last"], [known.get(name) for name in nexts])
@@ -362,6 +366,7 @@ def _refine_by_times(loop: LoopReport, counters: StepCounters, variables: Iterab
     if busy[busiest] >= _ALWAYS:
         return replace(loop, limited_by="device", variable=None, bottleneck=busiest)
     for each in variables:
+        # The kernels between old and new value run in sequence, so the chain limits the loop if they fill the time.
         taken = sum(use.busy.get(name, 0.0) for use in uses.values() for name in each.carried or ())
         if taken >= _ALWAYS * seconds:
             return replace(loop, limited_by="variable", variable=each.variable)
@@ -411,6 +416,7 @@ def _find_limit(counts: dict[str, Any], window: int, variable: str | None) -> st
     # One block for each run says nothing: the first iteration of a run is alone in any case.
     if counts["blocked_on_memory"] > max(held_back, counts["runs"]):
         return "memory"
+    # A window of 1 allows no overlap from which to judge.
     if held_back and (overlapping or window == 1):
         return "window"
     if variable is not None and not overlapping:
@@ -420,4 +426,5 @@ def _find_limit(counts: dict[str, Any], window: int, variable: str | None) -> st
         return "nothing"
     if variable is not None:
         return "variable"
+    # Fewer than one ready kernel for each start of an iteration: the cores were not the shortage.
     return "window" if held_back and counts["queued"] < starts else "cores"

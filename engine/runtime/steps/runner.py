@@ -238,6 +238,7 @@ class StepRunner:
         place = await self.admit(step)
         told, began, error = self.counts.begin(step), perf_counter(), None
         try:
+            # The session may have begun to close while the step waited for its place.
             self.check_admits()
             return await self._run_step(request, step, values, timeout, trace, watches, report, came)
         except BaseException as failure:
@@ -290,6 +291,7 @@ class StepRunner:
         if report is not None:
             step = shared.with_private_counters(self.environment.settings)
         execution = self._begin_in_memory(claim, step, feeds, watches, trace)
+        # This frame lives as long as the step, and must not keep fed arrays that the step has used up.
         del values, feeds
         self.running.add(execution)
         try:
@@ -310,6 +312,7 @@ class StepRunner:
             else:
                 result = request.pack(fetched)
         except BaseException as error:
+            # The caller gets no values, so elements taken from queues are not lost.
             self.environment.resources.give_back(execution.context.number)
             self.counts.note(error)
             raise

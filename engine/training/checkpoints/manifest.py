@@ -63,6 +63,7 @@ class Contents:
     def add(self, file: str, name: str, array: Any) -> str:
         """Add an array to a file; return its name, unique in the checkpoint."""
         chosen = name
+        # A numbered name may be taken as well, by a variable that is called so.
         while chosen in self._taken:
             number = self._taken[name] = self._taken.get(name, 0) + 1
             chosen = f"{name}#{number}"
@@ -113,6 +114,7 @@ def contents_of(
     made.manifest.update(format=_FORMAT, version=_VERSION, library=library, created=time(), step=step)
     made.manifest["numpy"] = np.__version__  # the draws of its Generator depend on the version
     made.manifest.update(metrics=dict(metrics), random_state=random_state and list(random_state), tensors={})
+    # `devices` lists the leaves of `values` in the order in which the loop below meets them.
     places = iter(devices)
     found: dict[str, Any] = {}
     for container, resources in values.items():
@@ -120,6 +122,7 @@ def contents_of(
             name: _encode_resource(made, container, name, state, places) for name, state in resources.items()
         }
     made.manifest["resources"] = found
+    # Endless: the arrays of all objects go to the host's file.
     own = iter(lambda: "host", None)
     made.manifest["objects"] = {
         name: _encode_resource(made, "objects", name, state, own) for name, state in objects.items()
@@ -137,6 +140,7 @@ def _encode_resource(made: Contents, container: str, name: str, state: Any, plac
     wanted = name if container == CONTAINER else f"{container}/{name}"
 
     def add_to_device_file(array: Any) -> str:
+        # "cpu:0" has the file cpu-0.safetensors; arrays made later, of deferred parts, go to that of the host.
         home = homes.get(id(array), "host")
         return made.add(home.replace("/", "").replace(":", "-") + ".safetensors", wanted, array)
 
@@ -167,6 +171,7 @@ def read_manifest(directory: str, verify: bool = True) -> dict[str, Any]:
         with open(file, "rb") as readable:
             if os.fstat(file).st_size > _LARGEST:
                 raise _damaged_checkpoint(path, f"its manifest has more than {_LARGEST} bytes")
+            # Bounded, because the file may have grown since the check of its size.
             text = readable.read(_LARGEST + 1)
     except OSError as error:
         raise _damaged_checkpoint(path, f"its manifest cannot be read: {error.strerror}") from error
