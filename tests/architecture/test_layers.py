@@ -1,10 +1,11 @@
 """Imports point down, and nothing is left lying about."""
 
 import re
+import runpy
 
 import pytest
 
-from tests.architecture.layers import ROOT, imports, sources, violations
+from tests.architecture.layers import LAYERS, ROOT, imports, sources, violations
 
 CHECKED = ("engine", "kernels", "streams", "swap", "tests", "bench", "examples")
 FORBIDDEN = {
@@ -83,3 +84,8 @@ def test_imports_are_found(text, module, suffix, names):
 )
 def test_violations_are_found(text, module, suffix, wrong):
     assert bool(violations(text, module, suffix)) is wrong
+
+
+def test_the_picture_is_that_of_the_table():
+    picture = runpy.run_path(str(ROOT / "docs" / "draw_layers.py"))
+    assert picture["FILE"].read_text() == picture["draw"](LAYERS), "python docs/draw_layers.py draws it anew"
