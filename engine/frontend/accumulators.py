@@ -51,6 +51,7 @@ class ConditionalAccumulatorBase:
         self.shape: Shape = Shape(shape)
         self.name: str = scoped_name(name)
         self.shared_name: str = shared_name or self.name
+        # In the root region: the accumulator outlives steps, and with them branches and iterations.
         with scopes.within(region=scopes.get_default_graph().root, control_inputs=(), name=self.name):
             self.accumulator_ref: Tensor = apply(
                 "AccumulatorHandle",
@@ -319,6 +320,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
             convert_to_tensor(local_step, dtypes.int64),
             values,
             indices,
+            # Shapes of tensors are int32, the accumulator's operations take int64.
             shape if shape.dtype is dtypes.int64 else apply("Cast", shape, dtype=dtypes.int64),
             name=name or "apply_grad",
         )

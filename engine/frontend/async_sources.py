@@ -34,6 +34,7 @@ class SourceQueue(QueueBase):
             name,
             capacity=capacity,
             source=source,
+            # Called by the filling task for each element of the iterable.
             values_of=self.components_of,
         )
 

@@ -58,6 +58,7 @@ def learned_unigram_candidate_sampler(
     """
     with name_scope(name, "learned_unigram_candidate_sampler"):
         counts = Variable(np.ones(range_max), trainable=False, name="counts")
+        # Not `value`, which may share an earlier read: in a loop each iteration draws by the counts of the one before.
         before = counts.read_value()
         drawn = by_weights(before, true_classes, (num_true, num_sampled, unique, range_max), seed, None)
         seen = apply("Reshape", convert_to_tensor(true_classes), [-1])

@@ -28,6 +28,7 @@ S = TypeVar("S")
 Branches: TypeAlias = Sequence[Callable[[], S]] | Sequence[tuple[int, Callable[[], S]]] | Mapping[int, Callable[[], S]]
 
 
+# Overloads go from special to general, because type checkers take the first that fits.
 @overload
 def cond(
     pred: Any, true_fn: Callable[[], NT], false_fn: Callable[[], NT], strict: bool = False, name: str | None = None
@@ -121,6 +122,7 @@ def cond(
     if isinstance(pred, bool):
         raise GraphError("the predicate of cond is a Python bool", got=pred, hint="use Python's `if`, or smart_cond")
     predicate = _convert_predicate(pred, bool_, "cond")
+    # A conditional chooses its branch by number: False is branch 0.
     return build_branches(predicate, [false_fn, true_fn], strict, name or "cond")
 
 
@@ -196,6 +198,7 @@ def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | Non
     known = pred if predicate is None else static_value(predicate)
     if known is None:
         return cond(predicate, true_fn, false_fn, name=name)
+    # A list of one value is unpacked, as by cond without `strict`.
     result = unpack_single(
         call(true_fn if known else false_fn, (), f"{'true' if known else 'false'}_fn of smart_cond"), False
     )
@@ -288,6 +291,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
     """
     if not isinstance(branch_fns, dict):
         branch_fns = list_argument(branch_fns, "switch_case", "functions", "index, [f, g]")
+    # A list may hold pairs of a number and a function, in any order.
     if not isinstance(branch_fns, dict) and any(isinstance(fn, tuple) for fn in branch_fns):
         branch_fns = dict(branch_fns)
     if isinstance(branch_fns, dict):

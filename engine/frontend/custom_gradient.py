@@ -95,6 +95,7 @@ class _CustomGradient:
         tensors = nest.map_structure(convert_to_tensor, args)
         operations = scopes.current_region().operations
         before = len(operations)
+        # Everything that f builds in this region is after this index.
         result = _call_named(f, tensors, kwargs)
         if not (isinstance(result, tuple) and len(result) == 2 and callable(result[1])):
             name = getattr(f, "__qualname__", repr(f))

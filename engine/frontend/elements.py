@@ -159,6 +159,7 @@ def _common_length(tensors: list[Tensor], function: str) -> int | Tensor:
         )
     if not any(t.shape[0] is None for t in tensors):
         return int(known.pop())
+    # The length of a sparse tensor is in its dense shape, the length of a tensor in its shape.
     return _checked_length([t.length if isinstance(t, SparseRows) else apply("Shape", t)[0] for t in tensors], function)
 
 

@@ -116,6 +116,7 @@ class Shards:
         # Variables stay variables, to be read on their own devices by each lookup.
         parts = [p if hasattr(p, "handle") else convert_to_tensor(p) for p in listed]
         _check_alike(parts)
+        # 'mod' is the default of TensorFlow 1.
         return cls(parts, strategy or MOD)
 
     @property
@@ -147,6 +148,7 @@ class Shards:
         count = len(self.parts)
         if self.strategy == MOD:
             return cast(ids % count, "int32"), ids // count
+        # Without the end of the last shard: ids beyond the table go to this shard, whose gather refuses them.
         ends = cast(cumsum(index_tensor(self.sizes()[:-1])), ids.dtype)
         # An id's shard is the number of shard ends at or below the id; shards are few, so no binary search.
         numbers = reduce_sum(cast(greater_equal(expand_dims(ids, 1), ends), "int32"), 1)
@@ -185,6 +187,7 @@ class Shards:
                     got=f"{ids.shape} and {self.parts[number].shape}",
                     hint="use set_shape, with None for dimensions that are not known",
                 )
+            # Dimensions after those of the ids are a row's.
             return clip_by_norm(rows, max_norm, list(range(ids.rank, rows.rank)))
 
 

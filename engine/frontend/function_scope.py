@@ -23,6 +23,7 @@ from ..ir.unused import unless_it_fails
 from ..ops.control.effects import group
 from ..ops.control.placeholders import no_op
 
+# Names of functions may repeat, as may ids of objects after their end, so graphs keep variables by number.
 _numbers = count()
 
 
@@ -194,6 +195,7 @@ def keep_effects(region: Region, tensors: list[Tensor]) -> None:
     tensors : list of Tensor
         The results; the first is replaced.
     """
+    # Outside of traced functions operations run only if they are fetched or waited for, as in TensorFlow 1.
     effects = [op for op in region.operations if outlasts_step(op)] if is_inside() else []
     if effects and not tensors:
         raise GraphError(
@@ -255,6 +257,7 @@ def find_ancestors(operations: Iterable[Operation]) -> set[Operation]:
         op = work.pop()
         if op not in closure:
             closure.add(op)
+            # Inputs, control inputs, and operations outside that regions of the operation use.
             work += uses(op, captured)
     return closure
 

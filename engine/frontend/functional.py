@@ -23,6 +23,7 @@ NT = TypeVar("NT", bound=NamedFields)
 S = TypeVar("S")
 
 
+# Overloads go from special to general, because type checkers take the first that fits.
 @overload
 def map_fn(fn: Function, elems: NT, dtype: None = None, **options: Unpack[MapOptions]) -> NT: ...
 @overload
@@ -65,6 +66,7 @@ def map_fn(fn: Function, elems: Any, dtype: list[Any], **options: Unpack[MapOpti
 def map_fn(
     fn: Function, elems: Any, dtype: Mapping[K, DTypeLike], **options: Unpack[MapOptions]
 ) -> dict[K, Tensor]: ...
+# For calls with options by position, as in TensorFlow 1; so are the last overloads below.
 @overload
 def map_fn(fn: Function, elems: Any, dtype: Any = None, *args: Any, **options: Any) -> Any: ...
 @public
@@ -132,6 +134,7 @@ def map_fn(
     """
     with name_scope(name, "map"):
         source = Elements(elems, "map_fn")
+        # Without `dtype` results have the structure and dtypes of the elements.
         kinds = nest.map_structure(lambda t: t.dtype, source.tensors) if dtype is None else dtype
         arrays = [TensorArray(d, source.count, infer_shape=infer_shape) for d in nest.flatten(kinds)]
         traced: list[Tensor] = []

@@ -28,6 +28,7 @@ NT = TypeVar("NT", bound=NamedFields)
 S = TypeVar("S")
 
 
+# Overloads go from special to general, because type checkers take the first that fits.
 @overload
 def while_loop(
     cond: Function, body: Function, loop_vars: NT, shape_invariants: Any = None, **options: Unpack[LoopOptions]
@@ -184,6 +185,7 @@ def while_loop(
     >>> int(digits.sync(98765))
     5
     """
+    # Arguments are checked before the loop is traced, so that an error leaves no operations in the graph.
     window = checked_window(parallel_iterations)
     saving = {} if checkpoint_every is None else {"checkpoint_every": _checked_segment(checkpoint_every)}
     if not nest.flatten(loop_vars):
@@ -203,9 +205,11 @@ def while_loop(
         swap_memory=swap_memory,
         **saving,
     )
+    # Without the hidden counter of `maximum_iterations`, the last output.
     outputs = op.outputs[: len(loop.leaves)]
     loop.settle(outputs)
     result = nest.pack_as(loop_vars, [from_tensor(leaf, t) for leaf, t in zip(loop.leaves, outputs, strict=True)])
+    # A list around a single variable is dropped, as in TensorFlow 1.
     if loop.is_sequence and len(loop_vars) == 1 and not return_same_structure:
         return result[0]
     return result

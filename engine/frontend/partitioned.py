@@ -116,6 +116,7 @@ class PartitionedVariable(Operators):
         partition_strategy: str = DIV,
     ) -> None:
         check_strategy(partition_strategy)
+        # First, because dtype and shape of the whole may come from the value.
         whole = _convert_whole(initial_value, dtype, shape)
         self.partition_strategy: str = partition_strategy
         self.dtype: DType = as_dtype(dtype or "float32") if whole is None else as_dtype(whole.dtype)
@@ -126,6 +127,7 @@ class PartitionedVariable(Operators):
         makers = [
             self._make_shard_initializer(initial_value if whole is None else None, whole, rows) for rows in self.rows
         ]
+        # Devices are dealt out in turn: there may be fewer devices than shards, or more.
         places = [()] * count if devices is None else [(devices[i % len(devices)],) for i in range(count)]
         self.shards: list[Variable] = []
         for number, (make, place) in enumerate(zip(makers, places, strict=True)):
@@ -140,6 +142,7 @@ class PartitionedVariable(Operators):
 
     def _make_shard_initializer(self, initialize: Any, whole: Any, rows: range) -> Callable[[], Any]:
         """Return a function without arguments that computes the initial value of the shard of `rows`."""
+        # An initializer is called with a shard's shape, so that the whole never exists in memory.
         if initialize is not None:
             dims = self.shape.as_tuple()
             return lambda: initialize([*dims[: self.axis], len(rows), *dims[self.axis + 1 :]])
@@ -266,6 +269,7 @@ def _choose_axis(parts: Sequence[int], shape: Shape, strategy: str) -> tuple[int
             got=counts,
             hint="use fixed_size_partitioner(num_shards, axis)",
         )
+    # A partitioner may leave the variable whole: a single shard along dimension 0.
     axis = next((i for i, n in enumerate(counts) if n > 1), 0)
     if not counts:
         raise ShapeError(

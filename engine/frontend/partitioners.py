@@ -73,6 +73,7 @@ def variable_axis_size_partitioner(
 
     def choose_parts(shape: Any, dtype: Any) -> list[int]:
         size = _size_along(shape, axis)
+        # Bytes of a slice of size 1 along the axis.
         row = _count_bytes(shape, dtype, bytes_per_string_element) // max(size, 1)
         # A slice of size 1 is never cut, so that a large slice may exceed the bound.
         rows_each = max(1, max_shard_bytes // max(row, 1))
@@ -115,6 +116,7 @@ def min_max_variable_partitioner(
     _check_positive("min_slice_size", min_slice_size)
 
     def choose_parts(shape: Any, dtype: Any) -> list[int]:
+        # Number of shards of `min_slice_size` bytes; the last may be smaller.
         worth = math.ceil(_count_bytes(shape, dtype, bytes_per_string_element) / min_slice_size)
         return _parts_along(shape, axis, min(max_partitions, worth))
 
@@ -147,6 +149,7 @@ def known_dims(shape: Any) -> tuple[int, ...]:
 
 def _count_bytes(shape: Any, dtype: Any, of_string: int) -> int:
     kind: DType = as_dtype(dtype)
+    # Strings have no fixed size: the caller estimates their mean.
     itemsize = of_string if kind is string or kind.numpy is None else kind.numpy.itemsize
     return math.prod(known_dims(shape)) * itemsize
 

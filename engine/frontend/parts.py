@@ -94,6 +94,7 @@ def _spread_key(key: Any, rank: int) -> list[Any]:
         raise GraphError(
             "a part of a variable has no new axes", got=key, wanted="numbers, slices and ...", hint="reshape the value"
         )
+    # Without an Ellipsis the dimensions left out are the last, as in NumPy.
     dots = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
     after = parts[dots + 1 :]
     parts = [*parts[:dots], *[slice(None)] * (rank - dots - len(after)), *after]

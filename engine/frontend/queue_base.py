@@ -313,6 +313,7 @@ class QueueBase(HasComponents):
         return build(type, [self.handle, *tensors], name=name, dtypes_=self.dtypes, shapes=self.shapes)
 
     def _take_many(self, n: Any, name: str, up_to: bool) -> Any:
+        # A batch is stacked along a new axis, so all elements need one shape.
         self._require_shapes(name)
         count = convert_to_tensor(n, kinds.int32)
         op = build("DequeueMany", [self.handle, count], name=name, dtypes_=self.dtypes, shapes=self.shapes, up_to=up_to)
@@ -328,6 +329,7 @@ class QueueBase(HasComponents):
             )
 
     def _results_of(self, op: Operation) -> Any:
+        # A single component without a name is returned as a tensor, without a list.
         is_single = self.names is None and self.structure is None and len(op.outputs) == 1
         return op.outputs[0] if is_single else self.named(op.outputs)
 
@@ -356,6 +358,7 @@ class _ChosenQueue(QueueBase):
         )
 
     def _require_shapes(self, name: str) -> None:
+        # Each step may choose any of the queues.
         for queue in self.queues:
             queue._require_shapes(name)
 
@@ -364,6 +367,7 @@ def _common_shape(shapes: Sequence[Shape]) -> Shape:
     """Return the common shape of `shapes`; dimensions in which they differ are unknown."""
     if any(shape.rank is None or shape.rank != shapes[0].rank for shape in shapes):
         return Shape(None)
+    # [2, 3] and [2, 5] have [2, None] in common.
     sizes = zip(*(shape.dims or () for shape in shapes), strict=True)
     return Shape([dims[0] if len(set(dims)) == 1 else None for dims in sizes])
 

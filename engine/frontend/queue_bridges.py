@@ -148,6 +148,7 @@ def bridge(queue: HasComponents, session: HasResources, asyncio_queue: asyncio.Q
     """Start a bridge; see :meth:`QueueBase.bridge`."""
     _check_arguments(queue, session, asyncio_queue, direction)
     attrs = dict(queue.handle.op.attrs)
+    # The storage is found by the shared name; the other attributes must match those of an existing storage.
     about = {key: attrs[key] for key in queue.handle.op.definition.attrs if key != "shared_name"}
     storage = storage_of(session.resources, queue.shared_name, queue_spec(**about), queue.name)
     name = f"the bridge of queue {queue.name}"

@@ -49,6 +49,7 @@ class HasComponents:
         self.name: str = scoped_name(name)
         self.shared_name: str = shared_name or self.name
         graph = scopes.get_default_graph()
+        # In the root region: elements outlive steps, and with them branches and iterations.
         with scopes.within(region=graph.root, control_inputs=(), name=self.name):
             self.handle: Tensor = apply(
                 type, name="handle", dtypes_=self.dtypes, shapes=self.shapes, shared_name=self.shared_name, **about
@@ -117,6 +118,7 @@ class HasComponents:
 
 
 def _is_structure(dtypes: Any) -> bool:
+    # A plain list or tuple lists the components; any other container is the structure of the elements.
     return type(dtypes) not in (list, tuple) and nest.is_container(dtypes)
 
 

@@ -121,6 +121,7 @@ class PaddingFIFOQueue(QueueBase):
         )
 
     def _require_shapes(self, name: str) -> None:
+        # Padding makes sizes equal, but not ranks.
         if any(shape.rank is None for shape in self.shapes):
             raise GraphError(
                 f"{name} needs to know the ranks of the components of queue '{self.name}'",
@@ -173,6 +174,7 @@ class PriorityQueue(QueueBase):
         capacity_bytes: int = -1,
     ) -> None:
         listed = list(types) if isinstance(types, (list, tuple)) else [types]
+        # The priority is a component before the user's, an int64 scalar.
         all_shapes = [SCALAR, *component_shapes(shapes, len(listed))]
         super().__init__(
             "priority",

@@ -52,6 +52,7 @@ class ReaderBase:
         self.name: str = scoped_name(name)
         self.shared_name: str = shared_name or self.name
         graph = scopes.get_default_graph()
+        # In the root region: the position in the current file outlives steps.
         with scopes.within(region=graph.root, control_inputs=(), name=self.name):
             self.reader_ref: Tensor = apply(
                 "ReaderHandle",
@@ -110,6 +111,7 @@ class ReaderBase:
             [self.reader_ref, queue.queue_ref],
             name=name or "read",
             dtype=self.dtype,
+            # Records of other formats vary in length.
             length=self._record_bytes,
         )
         key, value = op.outputs
@@ -225,6 +227,7 @@ class WholeFileReader(ReaderBase):
     __slots__ = ()
 
     def __init__(self, dtype: Any = "uint8", shared_name: str | None = None, name: str = "whole_file_reader") -> None:
+        # A compressed file is read as its compressed bytes.
         super().__init__("file", content_dtype(dtype), "", shared_name, name)
 
 

@@ -67,7 +67,9 @@ def compute_accidental_hits(
     """
     classes, sampled = _convert_classes(true_classes, num_true), _as_int64(sampled_candidates)
     indices = where(_match_classes(classes, sampled))
+    # Each row of `indices` is an example, the number of one of its true classes, and a place in the sample.
     examples, ids = indices[:, 0], indices[:, 2]
+    # Added to the logit of a hit, the least float makes its probability 0.
     weights = fill(shape(ids), constant(float32.min, float32))
     return cast(examples, "int32"), cast(ids, "int64"), apply("Identity", weights, name=name)
 
@@ -205,6 +207,7 @@ def nce_loss(
         sample = _convert_sample(sampled_values, classes, num_true, num_sampled, num_classes, seed)
         tables = classes_of(weights, biases, partition_strategy)
         logits, targets = _sampled_logits(*tables, classes, x, sample, remove_accidental_hits)
+        # A binary decision for each class, true or sampled, unlike the single choice of a softmax.
         return reduce_sum(sigmoid_cross_entropy_with_logits(labels=stop_gradient(targets), logits=logits), 1)
 
 
@@ -213,6 +216,7 @@ def _convert_sample(
 ) -> list[Tensor]:
     """Return sampled classes, and expected counts of true and sampled classes, all without a gradient."""
     if given is None:
+        # A log-uniform sample fits classes numbered by descending frequency, as in a sorted vocabulary.
         given = log_uniform_candidate_sampler(classes, num_true, num_sampled, True, num_classes, seed=seed)
     sampled, true_expected, sampled_expected = (stop_gradient(convert_to_tensor(values)) for values in given)
     _check_sample("sampled classes", sampled, Shape([num_sampled]))
@@ -251,9 +255,11 @@ def _sampled_logits(
     of_true = of_true - _log_in(inputs, true_expected)
     of_sampled = of_sampled - _log_in(inputs, sampled_expected)
     if remove:
+        # A sampled class is a hit of an example if it equals any of the true classes.
         hits = reduce_any(_match_classes(labels, sampled), 1)
         none = constant(inputs.dtype.min / 2, inputs.dtype)  # stays finite where the largest logit is subtracted
         of_sampled = where(hits, none, of_sampled)
+    # All true classes together have the probability 1; sampled classes have 0.
     targets = concat([ones_like(of_true) / num_true, zeros_like(of_sampled)], 1)
     return concat([of_true, of_sampled], 1), targets
 

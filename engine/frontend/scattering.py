@@ -15,6 +15,7 @@ class Scattered(Operators):
 
     __slots__ = ()
 
+    # Variables define this method, which knows their handle and shape.
     def _build_scatter(self, type: str, indices: Any, updates: Any, name: str | None, ordered: bool) -> Tensor:
         raise NotImplementedError
 
@@ -99,6 +100,7 @@ def _define_function(name: str, summary: str, arguments: str, begin: str, update
     """Return the public function that calls the variable's method of the same name, with its docstring."""
 
     def function(ref: Any, indices: Any, updates: Any, use_locking: Any = None, name: str | None = None) -> Tensor:
+        # Tensors have no such method, nor have variables in shards, whose rows are in several places.
         if not hasattr(ref, function.__name__):
             raise GraphError(
                 f"{function.__name__} changes a variable",
@@ -108,6 +110,7 @@ def _define_function(name: str, summary: str, arguments: str, begin: str, update
             )
         return getattr(ref, function.__name__)(indices, updates, name)  # type: ignore[no-any-return]
 
+    # Ten functions differ only in their names and texts, so they are made here with their docstrings.
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""{summary}
 

@@ -58,6 +58,7 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
 def _require_visible(item: Any) -> Operation:
     """Return the operation of a control input; GraphError unless its region encloses the current region."""
     if hasattr(item, "with_flow"):
+        # An array is waited for through its flow, which its last write made.
         item = item.flow
     elif hasattr(item, "_as_tensor") and not hasattr(item, "_as_graph_element"):
         item = item._as_tensor()
@@ -104,6 +105,7 @@ def device(device_name_or_function: str | Callable[[Operation], str | None] | No
     ('/job:worker/device:CPU:0', '/job:worker/device:CPU:1')
     """
     asked = device_name_or_function
+    # None undoes the devices of the scopes around, as in TensorFlow 1.
     if asked is None:
         chosen: tuple[Any, ...] = ()
     else:
@@ -181,6 +183,7 @@ def colocate_with(op: Any, ignore_existing: bool = False) -> Iterator[None]:
     >>> y.device
     '/device:CPU:1'
     """
+    # Colocation replaces the devices of the scopes around.
     devices = scopes.current().device if op is None and not ignore_existing else ()
     with scopes.within(colocate=None if op is None else _operation_of(op), device=devices):
         yield

@@ -59,6 +59,7 @@ def _lines_of(path: str) -> list[str]:
     file, end = RecordFile(path, "text"), 0
     try:
         while block := file.read_block(end):
+            # A block without records is the end of the file.
             if not block.records:
                 return lines
             for line in block.records:
@@ -74,6 +75,7 @@ def _lines_of(path: str) -> list[str]:
 def _as_array(dtype: DType, values: Iterable[Any]) -> Array:
     """Return numbers, or texts of numbers, as an array."""
     listed = list(values)
+    # Numbers from a file are texts: int() refuses "1.5", which float() followed by a cast would truncate.
     if dtype is not string and any(isinstance(item, str) for item in listed):
         listed = [int(item) if dtype.is_integer else float(item) for item in listed]
     return np.array(listed, dtype.numpy)

@@ -279,6 +279,7 @@ class HashTable(LookupTable):
     @property
     def initializer(self) -> Operation:
         """Operation that fills the table in the current graph; without it the first lookup does."""
+        # Each access builds a new operation; `tables_initializer` uses the one that was built with the handle.
         handle, _ = self._handle_and_key()
         return build("TableInitialize", [handle], name="initialize", key=None)
 

@@ -135,6 +135,7 @@ class TensorArray:
                 operation=count.op,
                 hint="take one element of it, as size[0]",
             )
+        # An array that grows has no static size, whatever size it begins with.
         self._static.size = None if dynamic else _static_count(count)
         self.handle, self.flow = apply(
             "TensorArrayNew",
@@ -214,6 +215,7 @@ class TensorArray:
             self.handle,
             index,
             self.flow,
+            # No shape: zeros in place of an element never written are for gradients only.
             [],
             name=name,
             dtype=self.dtype,
@@ -474,6 +476,7 @@ def _static_count(count: Tensor) -> int | None:
 def _piece_shape(value: Tensor, lengths: Tensor) -> Shape:
     known = static_value(lengths)
     # Pieces of different lengths have no common first dimension.
+    # An empty list of lengths has no first piece.
     equal = known is not None and known.size > 0 and (known == known.flat[0]).all()
     rest: Shape = value.shape[1:]
     return Shape([int(known.flat[0]) if equal and known is not None else None]) + rest

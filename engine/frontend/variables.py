@@ -292,6 +292,7 @@ class Variable(Indexed, metaclass=_Kept):
 
     def _build_scatter(self, type: str, indices: Any, updates: Any, name: str | None, ordered: bool) -> Tensor:
         if updates is None:
+            # `scatter_add(slices)`: rows of a gradient carry their own indices.
             indices, updates = indices.indices, indices.values
         rows = convert_to_tensor(updates, self.dtype)
         with self._device_scope():
@@ -341,6 +342,7 @@ def _call_initializer(initial_value: Callable[..., Any], shape: Any, dtype: Any)
             hint="Variable(initializer, shape=[2, 3])",
         )
     size = list(Shape(shape).as_tuple())
+    # Without a dtype the function's own default applies.
     if of_shape and (dtype is None or not of_both):
         return call(initial_value, (size,), what)
     return call(initial_value, (size, as_dtype("float32" if dtype is None else dtype)), what)
@@ -414,6 +416,7 @@ def older_initializer(graph: Graph, name: str) -> Operation | None:
     """Return the newest initializer of all variables, if one exists and does not cover the variable `name`."""
     initializers = graph.collections.get(_INITIALIZERS, [])
     initializer = next((v.initializer for v in graph.collections.get("variables", []) if v.name == name), None)
+    # The initializer of all variables is a group, which waits for the initializers that it covers.
     is_older = initializer is not None and initializers and initializer not in initializers[-1].control_inputs
     return initializers[-1] if is_older else None
 

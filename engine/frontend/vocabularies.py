@@ -41,6 +41,7 @@ class _IndexTable(HashTable):
         numbers = self._find_values(key_tensor)
         texts = key_tensor if self.key_dtype is string else as_string(key_tensor)
         # Buckets follow the vocabulary, whose size is only known to the step if it comes from a file.
+        # Not self.size(), which counts the buckets as well.
         others = super().size() + string_to_hash_bucket(texts, self._buckets)
         return where(numbers < 0, others, numbers, name=name)
 
@@ -95,6 +96,7 @@ def index_table_from_tensor(
     """
     keys = _convert_mapping(mapping, None if dtype is None else key_dtype_of(dtype))
     numbers = np.arange(len(keys))
+    # Numbers of two equal keys differ, so any repetition is an error.
     check_unique(keys.tolist(), numbers)
     return _IndexTable(keys.dtype, GivenContent(keys.tolist(), numbers), num_oov_buckets, default_value, name)
 

@@ -131,6 +131,7 @@ def _convert_arguments(
     definition: OpDefinition, pairs: Sequence[tuple[Parameter, Any]], known: Sequence[Tensor | None], operation: str
 ) -> list[Tensor]:
     """Convert arguments in two passes: typed ones bind the type variables, then literals take the bound dtypes."""
+    # Typed arguments first, so that the literal in ``1 + x`` takes the dtype of x.
     bound: dict[str, DType] = {}
     for (parameter, _), typed in zip(pairs, known, strict=True):
         if typed is not None and parameter.type != "any":
@@ -217,6 +218,7 @@ def as_typed(value: Any) -> Tensor | None:
     if hasattr(value, "_as_tensor"):
         tensor: Tensor = value._as_tensor()
         return tensor
+    # Arrays of any library, but not NumPy's scalars, which count as literals.
     if hasattr(value, "__dlpack__"):
         return constant(value)
     if isinstance(value, (list, tuple)) and as_symbolic(value):

@@ -167,6 +167,7 @@ def clone_operation(
     op: Operation, region: Region, inputs: Iterable[Tensor], name: str | None = None, **more: Any
 ) -> Operation:
     """Append a copy of an operation to a region, with other inputs and the fields in `more` replaced."""
+    # Control inputs are not copied, because they may be out of scope in the other region.
     fields = {"attrs": dict(op.attrs), "device": op.device, "source": op.source, "origin": op.origin, **more}
     outputs = [(t.dtype, t.shape) for t in op.outputs]
     return Operation(region, op.type, region.graph.unique_name(name or op.name), inputs, outputs, **fields)

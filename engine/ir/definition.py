@@ -258,8 +258,10 @@ class OpDefinition:
         return "host" if all(p.is_host for p in parameters) else "device"
 
 
+# Stands for the default of an attribute that has none; compared by identity.
 REQUIRED: Any = object()
 _PACKAGE = __name__.partition(".")[0]
+# Filled as the declaring modules are imported, each at the first use of one of its types.
 _REGISTRY: dict[str, OpDefinition] = {}
 
 
@@ -313,6 +315,7 @@ def define(
             operation=type,
             hint="give it another name, or remove one of the blocks",
         )
+    # By position, in the order of the fields.
     definition = OpDefinition(
         type,
         parse_signature(signature, where),

@@ -32,12 +32,14 @@ def edges(op: Operation, prefix: str = "") -> Iterator[str]:
     """
 
     def draw_edge(source: Operation, style: str) -> str:
+        # A JSON string is a quoted string of DOT as well.
         return f"{json.dumps(prefix + source.name)} -> {json.dumps(prefix + op.name)} [{style}];"
 
     for tensor in op.inputs:
         yield draw_edge(tensor.op, f"label={json.dumps(f'{tensor.dtype}{tensor.shape}')}")
     for control in op.control_inputs:
         yield draw_edge(control, "style=dashed")
+    # Results, which leave the branch or body, have dotted edges to its owner.
     for region in op.regions:
         for tensor in region.results:
             yield draw_edge(tensor.op, f"style=dotted, label={json.dumps(f'{tensor.dtype}{tensor.shape}')}")
@@ -49,6 +51,7 @@ def _draw_region(region: Region, depth: int) -> Iterator[str]:
     for op in region.operations:
         yield f"{pad}{json.dumps(op.name)} [label={json.dumps(f'{op.name} ({op.type})')}];"
         for k, inner in enumerate(op.regions):
+            # Graphviz draws a frame only around subgraphs whose names begin with "cluster".
             yield f"{pad}subgraph {json.dumps(f'cluster {op.name} {k}')} {{"
             yield f"{pad}{_INDENT}label={json.dumps(f'{op.name}: {inner.role}')};"
             yield from _draw_region(inner, depth + 1)

@@ -40,6 +40,7 @@ KEYWORDS = {  # what TensorFlow 1, PyTorch and NumPy call an argument, and what 
 def public(function: F) -> F:
     """Mark a building function or method for users (see `builds`); a function also becomes a name of `tagloom`."""
     called = builds(function)
+    # The qualified name of a method differs from its name: only functions become names of the package.
     if function.__qualname__ == function.__name__:
         PUBLIC[function.__name__] = called
     return called

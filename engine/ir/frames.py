@@ -49,8 +49,8 @@ def assign_frames(operations: Sequence[Operation]) -> Frames:
         different parents, a frame has two LoopConds, or there is a cycle other than a loop.
     """
     frames = Frames({}, {ROOT: FrameInfo(ROOT, ROOT)})
-    # In topological order the sources have frames already. Any of them may decide, since all must agree; back edges
-    # their agreement is checked once all frames are known.
+    # In topological order the sources have frames already, except along back edges. Any source may decide, since all
+    # must agree; their agreement is checked once all frames are known.
     for op in topological_order(operations):
         sources = [(t, t.op) for t in op.inputs if t.op in frames.of] + [
             (c, c) for c in op.control_inputs if c in frames.of

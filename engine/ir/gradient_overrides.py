@@ -103,6 +103,7 @@ def checked_overrides(op_type_map: Mapping[str, str]) -> dict[str, str]:
                 wanted="a type of operation that computes its outputs, as op.type says it",
                 hint="custom_gradient is for functions of several operations",
             )
+        # For the error: an unknown name is refused here, not when the gradient is built.
         _gradient_function(name)
     return dict(op_type_map)
 
@@ -142,4 +143,5 @@ def cotangents_of_inputs(op: Operation, cotangents: Sequence[Any]) -> list[Any]:
     if OVERRIDE not in op.attrs:
         return list(definition.gradient(op, *cotangents))  # type: ignore[operator]
     found = _gradient_function(op.attrs[OVERRIDE])(op, *cotangents)
+    # A gradient function of an operation with one input may return the cotangent without a list.
     return list(found) if isinstance(found, (list, tuple)) else [found]

@@ -53,6 +53,7 @@ def to_html(graph: Graph) -> str:
     if graph.num_operations <= _IN_NOTEBOOKS:
         return make_frame(to_page(graph), 520)
     counts = Counter(op.type for op in graph.get_operations())
+    # Equal counts are ordered by name, so equal graphs make equal pages.
     largest = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:20]
     table = make_table(f"{graph!r}, the most frequent types", ["type", "operations"], largest)
     return table + make_text("graph.save('graph.html') writes a page of all operations")
@@ -79,6 +80,7 @@ def _describe_operation(op: Operation, places: dict[Operation, int], regions: li
         "source": str(op.source) if op.source is not None else "",
     }
     if op.is_constant:
+        # An array's text is ``float32[2]{1.0, 2.0}``; the box shows the elements alone.
         text = _shorten_attribute(op.attrs["value"]).partition("{")[2].rstrip("}")
         found["brief"] = text if 0 < len(text) <= _BRIEF else ""
     if op.is_param:

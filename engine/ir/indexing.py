@@ -50,6 +50,7 @@ def _take_rows(tensor: Tensor, key: Any) -> Tensor:
     """Take rows by their numbers, from the end where negative, as NumPy does."""
     if isinstance(key, list) and not as_symbolic(key):
         key = np.asarray(key)
+        # A list of bools is a mask, although Python's bools are ints.
         if key.dtype == np.bool_:
             return apply("BooleanMask", tensor, key)  # type: ignore[no-any-return]
     indices = convert_to_tensor(key)

@@ -71,11 +71,13 @@ class _Loop:
         self.params = body.params
         self.results = body.results
         self.place = {tensor: i for i, tensor in enumerate(body.params)}
+        # Variables that hold no iteration back: their values follow from the number of the iteration.
         self.free = {i for i in range(len(self.results)) if self._is_counter(i)}
         self.reached = [self._reach_variables(self._new_value_roots(i)) for i in range(len(self.results))]
 
     def shortest_cycle(self, start: int) -> CarriedDependence | None:
         """Return the shortest path from a variable's old value to its new value, perhaps through other variables."""
+        # Breadth first, so the first path found is the shortest.
         paths: dict[int, tuple[str, ...]] = {start: ()}
         work = [start]
         for i in work:  # grows while it is read
@@ -182,6 +184,7 @@ def _param_sources(tensor: Tensor) -> Iterator[Tensor]:
     owner = tensor.region.owner
     if owner is not None and owner.is_while:
         i = tensor.region.place_of(tensor)
+        # The value is the initial value, or the result of the previous iteration.
         yield from (owner.inputs[i], owner.regions[1].results[i])
 
 
@@ -192,6 +195,7 @@ def _result_sources(op: Operation, index: int) -> Iterator[Tensor]:
         yield from [] if value is None else [value]
         yield from op.regions[0].results if op.is_while else op.inputs
     elif op.is_while:
+        # The predicate decides how many iterations contribute to a result.
         yield from (op.inputs[index], op.regions[1].results[index], *op.regions[0].results)
     else:
         yield from (*op.inputs, *(region.results[index] for region in op.regions))

@@ -147,6 +147,7 @@ class Loop:
             if going_on is None or going_on.dtype != np.bool_:
                 return None
             if not going_on.all():
+                # argmin of bools is the place of the first False.
                 return int(np.argmin(going_on))
             count *= 16
         return None
@@ -201,6 +202,7 @@ def _slope_of_result(op: Operation, slopes: list[int]) -> int | None:
     if op.type in ("Add", "Sub"):
         return slopes[0] + (slopes[1] if op.type == "Add" else -slopes[1])
     if op.type == "Mul":
+        # Each factor is paired with the slope of the other one.
         for factor, slope in zip(op.inputs, reversed(slopes), strict=True):
             if factor.op.is_constant:
                 return int(factor.op.attrs["value"]) * slope
@@ -249,6 +251,7 @@ def is_counted(op: Operation) -> bool:
             continue  # a variable of a loop around this one, too
         if tensor.op.is_param:
             start = loop.start(tensor)
+            # The start may be the trip count of another loop, which must then be counted as well.
             forward = start.op if start.op.is_while and start.index >= num_results(start.op) else None
             if loop.step(tensor) is None or (forward is not None and not is_counted(forward)):
                 return False

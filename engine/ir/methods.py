@@ -76,6 +76,7 @@ class ArrayMethods:
 
     def transpose(self, *axes: Any) -> Tensor:
         """Permute the dimensions, passed as numbers or as a list; without arguments reverse them."""
+        # Both t.transpose(1, 0) and t.transpose([1, 0]).
         listed = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return _call_public("transpose", self, list(listed) if listed else None)  # type: ignore[no-any-return]
 

@@ -99,6 +99,7 @@ def _is_from_here(trace: TracebackType | None) -> bool:
     """Return True if no frame of the traceback runs user code, such as a callback."""
     while trace is not None:
         root = _package_of(trace.tb_frame)
+        # Errors of NumPy and the standard library are the package's own: it called them with unchecked arguments.
         if root not in (_PACKAGE, "numpy") and root not in sys.stdlib_module_names:
             return False
         trace = trace.tb_next

@@ -241,6 +241,7 @@ class Operation:
     def replace_inputs(self, moved: Mapping[Tensor, Tensor]) -> None:
         """Replace the inputs among the keys of `moved` by other tensors of the same dtypes, in scope."""
         if any(t in moved for t in self.inputs):
+            # All old inputs are given up first, because an old input may be among the new ones.
             for tensor in self.inputs:
                 tensor._consumers.pop(self, None)
             self.inputs = [moved.get(t, t) for t in self.inputs]

@@ -93,6 +93,7 @@ def skeleton(graph: Graph) -> tuple[list[Block], list[Node]]:
 def rebuild(graph: Graph, blocks: Sequence[Block], nodes: Sequence[Node]) -> None:
     """Fill an empty graph from the result of `skeleton`."""
     regions = [graph.root]
+    # The root exists already; the list has each region after its parent.
     for block in blocks[1:]:
         regions.append(Region(graph, regions[block.parent], block.role))
     operations = [

@@ -15,6 +15,7 @@ def product(a: Any, b: Any) -> Tensor:
     Operands of unknown rank are matrices, as `matmul` takes them.
     """
     left, right = as_typed(a), as_typed(b)
+    # One operand is a tensor or variable, whose operator was called.
     known = next(t.dtype for t in (left, right) if t is not None)
     left = convert_to_tensor(a, known) if left is None else left
     right = convert_to_tensor(b, known) if right is None else right
@@ -32,5 +33,6 @@ def product(a: Any, b: Any) -> Tensor:
     if column:
         right = apply("ExpandDims", right, axis=1)
     result: Tensor = apply("MatMul", left, right)
+    # Counted from the end, because leading axes may be batches.
     removed = (-2,) * row + (-1,) * column
     return apply("Squeeze", result, axis=removed) if removed else result

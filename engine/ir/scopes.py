@@ -30,6 +30,7 @@ class Scope:
 
 
 _OPEN = "build inside `with graph.as_default():`, where graph is yours or a new one, tagloom.Graph()"
+# Scopes are immutable, so a single default serves all contexts.
 _current: ContextVar[Scope] = ContextVar("tagloom_scope", default=Scope())
 
 

@@ -108,6 +108,7 @@ class Signature:
         """Return the dtype of every output."""
         result: list[DType] = []
         for parameter in self.outputs:
+            # ``@dtype`` is the dtype held by the attribute `dtype`.
             if parameter.type.startswith("@"):
                 value = attrs[parameter.type[1:]]
                 result.extend(map(dtypes.as_dtype, value)) if parameter.many else result.append(dtypes.as_dtype(value))
@@ -119,6 +120,7 @@ class Signature:
 
 
 _CONCRETE = {d.name: d for d in dtypes.ALL}
+# ``name: host count*type``, where `host`, `count` and ``*`` are optional; ``@`` begins the name of an attribute.
 _PARAMETER = re.compile(r"^(\w+)\s*:\s*(host\s+)?(?:(\w*)(\*))?(@?\w+(?:\.real)?)$")
 
 

@@ -77,6 +77,7 @@ def make_cond(
     pred: Tensor, branches: Sequence[Region], shapes: Sequence[Any], *, name: str, source: Any = None, **attrs: Any
 ) -> Operation:
     """Append a Cond whose branches are built; their results agree in number and dtype."""
+    # Writes in the branches end the shared reads of the region around them.
     close_branches(scopes.current_region(), branches)
     outputs = [(t.dtype, shape) for t, shape in zip(branches[0].results, shapes, strict=True)]
     controls = scopes.current().control_inputs

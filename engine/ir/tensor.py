@@ -23,6 +23,7 @@ def _call_public(function: str, *arguments: Any) -> Tensor:
 
 
 def _apply_operation(type: str, *inputs: Any, **attrs: Any) -> Tensor:
+    # Imported late, because `apply` itself imports this module.
     from .apply import apply
 
     return apply(type, *inputs, **attrs)  # type: ignore[no-any-return]
@@ -297,6 +298,7 @@ class Tensor(Operators):
         self.index: int = index
         self.dtype: DType = dtype
         self.shape: Shape = shape
+        # A dict as a set with order: passes visit consumers in the same order in each run.
         self._consumers: dict[Operation, None] = {}
         self._derived: dict[str, Any] = {}  # facts and tensors computed once from this tensor, by key
 

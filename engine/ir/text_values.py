@@ -21,6 +21,7 @@ _DIGITS = 18  # of a size or an index: an int64 holds them
 _LONGEST = 400  # characters of a number: a float64 has no more digits on either side of its point
 _DEPTH = 50  # of lists in lists
 _PLAIN_NAME = re.compile(r'[^\s()\[\]{},:=@^?"<>#]+')
+# In this order, because a string may hold all other characters; ``<...>`` stands for an object without text form.
 _TOKEN = re.compile(
     r'(?P<string>"(?:[^"\\]|\\.)*")|(?P<opaque><[^<>]*>)|(?P<word>[^\s()\[\]{},:=@^?"<>#]+)|(?P<mark>[()\[\]{},:=@^?])'
 )
@@ -43,6 +44,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, (np.ndarray, np.generic)):
         return _format_array(np.asarray(value))
     if isinstance(value, (int, float, complex)):
+        # The repr of a complex number has parentheses, which would begin a tuple.
         return repr(value).strip("()")
     return _format_container(value)
 
@@ -126,6 +128,7 @@ class Reader:
     def take(self) -> Token:
         """Read the next token and advance."""
         token = self.next
+        # The last token, the end of the text, is never passed.
         self.at = min(self.at + 1, len(self.tokens) - 1)
         return token
 

@@ -50,6 +50,7 @@ def warn_of_unused(graph: Graph) -> None:
     RuntimeWarning
         At the line of the operation, with the text of its definition.
     """
+    # Popped, because only the list `noted` may refer to the operations when references are counted.
     noted: list[Operation] = graph.collections.pop(_NOTED, [])
     lost = [i for i in range(len(noted)) if _is_held_by_none(noted, i)]
     # The walk over all operations is made only if some operation seems lost.
@@ -59,6 +60,7 @@ def warn_of_unused(graph: Graph) -> None:
     for op in noted:
         if op in forgotten:
             warning[op.source, op.definition.unused] = None
+        # Without a reader as yet, but within the user's reach: checked again later.
         elif not any(tensor._consumers for tensor in op.outputs):
             must_be_used(op, None)
     for source, text in warning:

@@ -84,6 +84,7 @@ def _controls_in_scope(op: Operation) -> Complaint:
 
 def _fits_signature(op: Operation) -> Complaint:
     """Return a complaint if the number or the dtypes of the inputs do not fit the signature."""
+    # Conds and Whiles have any number of inputs and facts of their own.
     if is_structured(op):
         return None
     signature = definition_of(op.type).signature
@@ -196,6 +197,7 @@ _ANYWHERE = (
 _PRIMITIVE = (*_ANYWHERE, _in_root)
 _OF_ROLE: Mapping[Role, Sequence[Fact]] = {Role.MERGE: (_merge_has_inputs,)}
 
+# Each stage forbids what its passes have replaced, and what only later passes make.
 STAGES = {
     "structured": Stage(
         forbidden=frozenset({"SeriesPush", "SeriesExit", "TripCount", "Send", "Recv"}),

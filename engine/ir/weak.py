@@ -51,6 +51,7 @@ def mark_results(op: Operation, signature: Signature) -> None:
     """Mark the results of an operation whose dtype is determined by weak inputs alone."""
     types: dict[str, bool] = {}
     for parameter, tensor in zip(signature.flat(len(op.inputs)), op.inputs, strict=True):
+        # A type variable is weak only if all its inputs are weak.
         types[parameter.type] = types.get(parameter.type, True) and is_weak(tensor)
     weak = {type_ for type_, only in types.items() if only and signature.is_variable(type_)}
     outputs = signature.outputs

@@ -226,6 +226,7 @@ def _mask_visible_keys(mask: Any, causal: bool, logits: Tensor) -> Tensor | None
     if causal:
         # Static sizes where known, so that the mask can be folded to a constant.
         queries, keys = (logits.shape[i] if logits.shape[i] is not None else shape(logits)[i] for i in (2, 3))
+        # Key j is visible to query i if j <= i; queries are the rows of the mask, keys its columns.
         before = range_of(keys) <= expand_dims(range_of(queries), 1)
         seen = before if seen is None else logical_and(seen, before)
     return seen
@@ -237,6 +238,7 @@ def _compute_weights(logits: Tensor, seen: Tensor | None) -> Tensor:
         return softmax(logits)
     # Finite instead of -inf: the softmax of a row of -inf is NaN, also in the gradient of the unselected branch.
     least = cast(-3e4, logits.dtype) if logits.dtype.name == "float16" else cast(-1e30, logits.dtype)
+    # The outer `where` is for queries without visible keys: the softmax of their equal logits is uniform, not 0.
     return where(seen, softmax(where(seen, logits, least)), cast(0, logits.dtype))
 
 
@@ -286,6 +288,7 @@ class TransformerEncoderLayer(Module):
         self.hidden: Dense = Dense(hidden_size, dtype=dtype, name="hidden")
         self.output: Dense | None = None
         self.norms: list[LayerNorm] = [LayerNorm(epsilon=epsilon, dtype=dtype) for _ in range(2)]
+        # In order: for the result of the attention, for the hidden units, for the result of the feed-forward network.
         self.drops: list[Dropout] = [Dropout(dropout) for _ in range(3)]
         self.activation = as_activation(activation)
         self.norm_first = norm_first
@@ -301,6 +304,7 @@ class TransformerEncoderLayer(Module):
         def apply_hidden_layers(y: Tensor) -> Tensor:
             return self.drops[2](self._feed_forward(y, training), training)
 
+        # `norm_first` leaves the residual path free of normalizations, so that deep stacks train without warm-up.
         for norm, part in zip(self.norms, (apply_attention, apply_hidden_layers), strict=True):
             x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
         return x  # type: ignore[no-any-return]

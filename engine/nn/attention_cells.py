@@ -105,11 +105,13 @@ class AttentionWrapper(CellWrapper):
         self.output_attention: bool = output_attention
         self.cell_input_fn = cell_input_fn or (lambda inputs, attention: concat([inputs, attention], -1))
         self.initial_cell_state = initial_cell_state
+        # Without layers the attention is the contexts themselves, as deep as the memories.
         depths = [m.values.shape[-1] for m in self.mechanisms]
         self.attention_size: int = sum(depths if self.layers is None else [layer.units for layer in self.layers])
         self.output_size = self.attention_size if output_attention else cell.output_size
         self.by_rows = False  # the rows of the memory are not permuted with those of the batch
         sizes = tuple(m.alignments_size for m in self.mechanisms)
+        # Arrays have no size: `state_size` has an empty tuple where the state has an array.
         history = () if self.is_single or not alignment_history else tuple(() for _ in sizes)
         alignments = sizes[0] if self.is_single else sizes
         # The [] is the shape of the scalar `time`.
@@ -238,4 +240,5 @@ class AttentionWrapper(CellWrapper):
 
     def _read_memory(self, k: int, output: Tensor, alignments: Tensor) -> Tensor:
         context = reduce_sum(self.mechanisms[k].values * expand_dims(alignments, 2), 1)
+        # Luong et al., 2015, equation 5, without its tanh: the layer reads output and context together.
         return context if self.layers is None else self.layers[k](concat([output, context], 1))

@@ -103,6 +103,7 @@ class AttentionMechanism(Module):
         self.is_read: Tensor | None = None
         if memory_sequence_length is not None:
             lengths = expand_dims(cast(memory_sequence_length, "int32"), 1)
+            # [batch, places]: place k of a row is part of the memory if k is less than the row's length.
             self.is_read = numbers(shape(values)[1]) < lengths
             # A product with a mask would keep NaN of the padding.
             values = where(expand_dims(self.is_read, 2), values, 0)
@@ -139,6 +140,7 @@ class AttentionMechanism(Module):
         >>> searching.keys.shape, searching.memory_layer is trained.memory_layer
         (Shape(20, 5, 4), True)
         """
+        # Shallow: the layers and their variables are shared, only values, keys and mask are replaced.
         other = copy(self)
         with name_scope(self.name):
             other._read_memory(memory, memory_sequence_length)
@@ -338,8 +340,10 @@ class BahdanauAttention(AttentionMechanism):
         -------
         Tensor of shape [batch, places]
         """
+        # The query is the same for all places: [batch, 1, units] is broadcast over the keys.
         v, hidden = self.attention_v.value(), self.keys + expand_dims(self.query_layer(query), 1)
         if self.attention_g is not None:
+            # Weight normalization (Salimans and Kingma, 2016): `attention_g` alone determines the length of v.
             v = self.attention_g * v * rsqrt(reduce_sum(square(v)))
             hidden = hidden + self.attention_b
         return reduce_sum(v * tanh(hidden), 2)

@@ -78,6 +78,7 @@ class AttentionCellWrapper(CellWrapper):
             )
         self.length = _require_positive(attn_length, "attn_length")
         self.size = _require_positive(cell.output_size if attn_size is None else attn_size, "attn_size")
+        # The window is stored flat, because sizes of a state are ints: [batch, length * size].
         self.state_size = (cell.state_size, self.size, self.size * self.length)
         self.output_size = self.size
         depth = self.size if attn_vec_size is None else _require_positive(attn_vec_size, "attn_vec_size")
@@ -121,8 +122,10 @@ class AttentionCellWrapper(CellWrapper):
         x = convert_to_tensor(inputs)
         output, after = self.cell(self._mixed_input(x)(concat([x, read], -1)), before)
         outputs = reshape(window, [-1, self.length, self.size])
+        # The query is the whole new state of the cell.
         read = self._read_window(concat(nest.flatten(after), -1), outputs)
         mixed = self.output_layer(concat([output, read], -1))
+        # The oldest output leaves the window, and the new output is its last.
         outputs = concat([outputs[:, 1:], expand_dims(mixed, 1)], 1)
         return mixed, (after, read, reshape(outputs, [-1, self.length * self.size]))
 

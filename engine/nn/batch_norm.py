@@ -113,6 +113,7 @@ class BatchNorm(Normalization):
         return smart_cond(training, lambda: self._by_batch(x), by_averages)
 
     def _by_batch(self, x: Tensor) -> Tensor:
+        # Over the batch and its pixels: all axes except the channels.
         over = [i for i in range(len(x.shape)) if i not in self.axes(x)]
         mean, variance = moments(cast_to_wide(x), over, keepdims=True)
         y = self._normalize_and_scale(x, mean, variance)
@@ -129,6 +130,8 @@ class BatchNorm(Normalization):
         return cast(size(x) // self.input_size if known is None else known, self.moving_mean.dtype)
 
     def _update_averages(self, mean: Tensor, variance: Tensor, count: Tensor) -> list[Operation]:
+        # Averages hold the unbiased variance, for inference (Ioffe and Szegedy, 2015, algorithm 2), although a batch is
+        # normalized by its biased variance.
         # For a single value the quotient would be infinite, and the variance is 0 anyway.
         population = variance * (count / maximum(count - 1, 1))
         pairs = ((self.moving_mean, mean), (self.moving_variance, population))

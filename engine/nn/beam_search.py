@@ -177,6 +177,7 @@ class BeamSearchDecoder(Decoder):
                 hint="leave alignment_history out",
             )
         self.initial_state: Any = nest.map_structure(convert_to_tensor, initial_state)
+        # Number of examples, not of beams: `start_tokens` is not tiled.
         self.rows: Any = self.start.shape[0] if self.start.shape[0] is not None else shape(self.start)[0]
         self._require_tiled()
         floating = [leaf.dtype for leaf in nest.flatten(self.initial_state) if leaf.dtype.is_floating]
@@ -231,6 +232,7 @@ class BeamSearchDecoder(Decoder):
         scores = log_probs if not self.penalty else log_probs / self._length_penalty(lengths)
         # The best of all beams and symbols together: a beam may have several followers, or none.
         best, chosen = top_k(reshape(scores, [self.rows, -1]), self.width)
+        # An index into the flattened beams and symbols is ``beam * count + symbol``.
         parents, symbols = chosen // count, chosen % count
         finished = logical_or(gather(state.finished, parents, batch_dims=1), equal(symbols, self.end))
         after = BeamSearchDecoderState(
@@ -238,6 +240,7 @@ class BeamSearchDecoder(Decoder):
             # Not `best`: scores are divided by a penalty that grows with the length.
             gather(reshape(log_probs, [self.rows, -1]), chosen, batch_dims=1),
             finished,
+            # `lengths` has a last dimension of 1, for broadcasting over symbols.
             gather(lengths, parents, batch_dims=1)[..., 0],
         )
         # Gathers lose static shapes, which the loop requires to be constant.
@@ -296,6 +299,7 @@ class BeamSearchDecoder(Decoder):
         outputs : FinalBeamSearchDecoderOutput
         state : BeamSearchDecoderState
         """
+        # [batch]: backtracking begins at the last step of a row's longest beam.
         longest = reduce_max(lengths, 1)
         found = gather_tree(outputs.predicted_ids, outputs.parent_ids, longest, self.end)
         return FinalBeamSearchDecoderOutput(found, outputs), state

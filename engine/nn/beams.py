@@ -68,6 +68,7 @@ def _repeat_rows(x: Tensor, times: int) -> Tensor:
         return x
     rows, *rest = x.shape
     sizes = [shape(x)[i] if d is None else d for i, d in enumerate(x.shape)]
+    # [rows, ...] to [rows, times, ...] to [rows * times, ...]: the repetitions of a row are consecutive.
     tiled = tile(expand_dims(x, 1), [1, times, *[1] * len(rest)])
     made: Tensor = reshape(tiled, [sizes[0] * times, *sizes[1:]])
     made.set_shape([None if rows is None else rows * times, *rest])
@@ -143,6 +144,7 @@ def _follow_parents(ids: Tensor, parents: Tensor, max_sequence_lengths: Any, end
         came.set_shape(place.shape)
         return t - 1, came, found.write(t, symbol)
 
+    # Backwards in time; without steps the loop begins at -1 and does not run.
     found = while_loop(lambda t, *_: t >= 0, step_back, (count - 1, last, found), name="time")[2]
     sequences = found.stack()
     # A sequence may end before its row's length: everything after the first end token is filled.

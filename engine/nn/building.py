@@ -46,6 +46,7 @@ class Lazy(Module):
 
     def ready(self, inputs: Any) -> Tensor:
         """Return the input as a tensor; make the variables if missing, else check the input's size."""
+        # Literals have no dtype of their own: they take the layer's, if known.
         x = convert_to_tensor(inputs, None if hasattr(inputs, "dtype") else self.dtype)
         if not self._is_built:
             # Only the first input decides: later inputs of another dtype do not change the variables.

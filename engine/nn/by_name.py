@@ -52,6 +52,7 @@ def as_initializer(given: Any) -> Callable[..., Any]:
         return _INITIALIZERS[given]()
     if not callable(given):
         return initializers.constant_initializer(given)
+    # A function that cannot take a shape and a dtype makes the value by itself.
     if not takes(given, ([], as_dtype("float32"))):
         return given  # type: ignore[no-any-return]
     return lambda shape, dtype: given(shape, dtype)  # pass both arguments also to functions with defaults

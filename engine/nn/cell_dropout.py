@@ -14,6 +14,7 @@ from ..ops.nn.dropout import dropout
 
 def is_one(keep: Any) -> bool:
     """Return True for the constant probability 1, known while the graph is built."""
+    # A tensor has no static value to compare, and is never taken for 1.
     return isinstance(keep, (int, float, np.number)) and keep == 1
 
 

@@ -79,6 +79,7 @@ class MultiRNNCell(RNNCell):
     def __init__(self, cells: Sequence[Any], name: str | None = None) -> None:
         super().__init__(name)
         self.cells: list[Any] = [checked_cell(cell) for cell in cells]
+        # The same cell twice would share its weights between layers.
         if not self.cells or len({id(cell) for cell in self.cells}) < len(self.cells):
             raise GraphError(
                 "a MultiRNNCell is made of cells, each with weights of its own",
@@ -102,6 +103,7 @@ class MultiRNNCell(RNNCell):
         -------
         tuple
         """
+        # By the cells, not by `state_size`: the state of an AttentionWrapper may begin with other values than zeros.
         return tuple(cell.zero_state(batch_size, dtype) for cell in self.cells)
 
     def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:

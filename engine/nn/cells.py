@@ -123,6 +123,7 @@ class LSTMStateTuple(NamedTuple):
 class WeightedCell(RNNCell, Lazy):
     """Base of cells with units, whose variables are made when the first input shows its size."""
 
+    # The output and state of a row depend only on this row, so `dynamic_rnn` may sort rows and run them in blocks.
     by_rows = True
 
     def __init__(self, num_units: Any, activation: Any, initializer: Any, name: str | None) -> None:
@@ -268,6 +269,7 @@ class GRUCell(WeightedCell):
     def build(self, size: int) -> None:
         n, begin = self.units, self.initializer
         self.gate_kernel = self.variable("gate_kernel", [size + n, 2 * n], begin)
+        # Gates begin at sigmoid(1) = 0.73, so that a new cell keeps most of its state.
         self.gate_bias = self.variable("gate_bias", [2 * n], "ones")
         rows = size if self.reset_after else size + n
         self.candidate_kernel = self.variable("candidate_kernel", [rows, n], begin)
@@ -297,6 +299,7 @@ class GRUCell(WeightedCell):
         else:
             product = matmul(concat([x, r * h], 1), self.candidate_kernel)
             candidate = self.activation(product + self.candidate_bias)
+        # `u` weights the old state, as in Cho et al., 2014, and cuDNN; other texts exchange u and 1 - u.
         output = u * h + (1.0 - u) * candidate
         return output, output
 

@@ -23,6 +23,7 @@ _TRANSPOSED = {1: conv1d_transpose, 2: conv2d_transpose, 3: conv3d_transpose}
 class Convolution(Lazy):
     """Base of convolution layers: windows, groups of channels, bias and activation."""
 
+    # number of spatial dimensions
     rank = 2
 
     def __init__(
@@ -58,6 +59,7 @@ class Convolution(Lazy):
         self.kernel_initializer: Any = kernel_initializer
         self.bias_initializer: Any = bias_initializer
         self.groups = groups
+        # Before `prepare`, which makes the bias if the input size is known.
         self.bias: Any = None
         self.prepare()
 
@@ -97,6 +99,7 @@ class Convolution(Lazy):
     def finish(self, y: Tensor) -> Tensor:
         """Return the result of a convolution with its bias and activation."""
         if self.bias is not None:
+            # Channels first: one bias per channel, broadcast over the pixels that follow.
             y = y + (reshape(self.bias, [-1, *[1] * self.rank]) if self.channels_first else self.bias)
         return self.activation(y)  # type: ignore[no-any-return]
 
@@ -191,6 +194,7 @@ class TransposedConvolution(Convolution):
 
     def channels(self, size: int) -> list[int]:
         """Return the last two dimensions of the kernel, for `size` input channels, as of the transposed convolution."""
+        # The kernel is that of the convolution whose gradient this is: outputs before inputs.
         return [self.filters // self.groups, size]
 
     def forward(self, inputs: Any) -> Tensor:
@@ -209,6 +213,7 @@ class TransposedConvolution(Convolution):
 
     def _compute_result_size(self, size: Any, i: int) -> Any:
         """Return the size of the result along the spatial dimension `i`."""
+        # Pixels that a kernel spans, with the gaps of the dilation.
         stride, length = self.strides[i], (self.kernel_size[i] - 1) * self.dilation_rate[i] + 1
         if self.padding == "SAME":
             return size * stride

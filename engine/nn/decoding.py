@@ -286,6 +286,7 @@ class _Decoding:
 
     def __init__(self, decoder: Decoder, impute_finished: bool) -> None:
         self.decoder, self.imputes = decoder, impute_finished
+        # Called once, outside of both loops, `shapes` and `time`.
         finished, inputs, state = decoder.initialize()
         self.finished = convert_to_tensor(finished)
         self.inputs = nest.map_structure(tensor_or_array, inputs)
@@ -307,6 +308,7 @@ class _Decoding:
 
     def run(self, maximum: Any, options: dict[str, Any]) -> tuple[Any, Any, Tensor]:
         """Build the loop; return the stacked outputs, time first, the last state and the lengths."""
+        # One array per leaf of the outputs, in the order of `flatten`.
         arrays = [self._make_array(x) for x in nest.flatten(self.like)]
         # Lengths begin at 0, which remains for rows that have finished before the first step.
         start = (0, arrays, self.state, self.inputs, self.finished, zeros_like(self.finished, dtype="int32"))
@@ -322,6 +324,7 @@ class _Decoding:
 
     def _make_array(self, x: Tensor) -> TensorArray:
         """Return an array for outputs like `x`, a tensor of another loop, so only its static shape is usable."""
+        # Only an unknown batch size can be found outside of the loop: the flags have it.
         if not x.rank or x.shape[0] is not None or not x.shape[1:].is_fully_known:
             return TensorArray(x.dtype, 0, True, element_shape=x.shape)
         return array_like(zeros([shape(self.finished)[0], *x.shape[1:]], x.dtype))
@@ -340,6 +343,7 @@ class _Decoding:
         arrays = [a.write(t, x) for a, x in zip(arrays, fresh, strict=True)]
         # By the flags before this step, so that the step of the end token counts.
         lengths = where(finished, lengths, t + 1)
+        # Finished rows stay finished, although their later symbols need not be end tokens.
         if not self.decoder.tracks_own_finished:
             ended = logical_or(finished, ended)
         return t + 1, arrays, nest.pack_as(state, after_leaves), following, ended, lengths

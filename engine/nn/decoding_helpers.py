@@ -137,6 +137,7 @@ class TrainingHelper(Helper):
             )
         leaves = nest.flatten(self.inputs)
         self.steps: Any = leaves[0].shape[0] if leaves[0].shape[0] is not None else shape(leaves[0])[0]
+        # The gradient of a read is a write of one element; the gradient of a slice would be as large as the input.
         self.arrays: list[TensorArray] = [
             # Elements are kept after a read: the last is read again by rows beyond the end.
             TensorArray(x.dtype, self.steps, clear_after_read=False).unstack(x)
@@ -190,6 +191,7 @@ class TrainingHelper(Helper):
         finished : bool Tensor of shape [batch]
         inputs, state : structure of Tensor
         """
+        # The step of `time` is done; the inputs returned are for the next step.
         return time + 1 >= self.lengths, self._read_inputs(time + 1), state
 
 
@@ -325,5 +327,6 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         -------
         int32 Tensor of shape [batch]
         """
+        # A low temperature sharpens the distribution, a high temperature flattens it.
         logits = outputs if self.temperature is None else outputs / self.temperature
         return squeeze(cast(categorical(logits, 1, seed=self.seed), "int32"), [1])

@@ -102,6 +102,7 @@ def _with_rows_of(x: Tensor, y: Tensor, units: int) -> Tensor:
     if x.rank is None:
         return reshape(y, concat([shape(x)[:-1], [units]], 0))
     result = reshape(y, [*reshape_sizes(x)[:-1], units])
+    # The reshape may have lost static sizes that are known from `x`.
     result.set_shape(x.shape[:-1] + Shape([units]))
     return result
 

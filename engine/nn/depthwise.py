@@ -135,6 +135,7 @@ class SeparableConvolution(Convolution):
     def build(self, size: int) -> None:
         deep = size * self.depth_multiplier
         shape = [*self.kernel_size, size, self.depth_multiplier]
+        # In the layout of `depthwise_conv2d`: each input channel has `depth_multiplier` kernels of its own.
         self.depthwise_kernel: Variable = self.variable("depthwise_kernel", shape, self.kernel_initializer)
         self.pointwise_kernel = self.variable(
             "pointwise_kernel", [*[1] * self.rank, deep, self.filters], self.pointwise_initializer

@@ -60,6 +60,7 @@ class Dropout(Module):
     def forward(self, inputs: Any, training: Any = False) -> Tensor:
         """Return the inputs, with dropout if `training`, a bool or a bool scalar tensor, is True."""
         x = convert_to_tensor(inputs)
+        # Without dropout there is no branch on `training` either.
         if isinstance(self.rate, (int, float)) and self.rate == 0:
             return x
         return smart_cond(training, lambda: self._drop_elements(x), lambda: x)
@@ -71,6 +72,7 @@ class Dropout(Module):
     def _infer_noise_shape(self, x: Tensor) -> Any:
         if self.noise_shape is None:
             return None
+        # A None in `noise_shape` is the input's size, taken statically where known.
         known = Shape([None] * len(self.noise_shape)).merge(x.shape)
         return [
             (known[i] if known[i] is not None else shape(x)[i]) if d is None else d

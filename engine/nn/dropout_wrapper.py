@@ -89,6 +89,7 @@ class DropoutWrapper(CellWrapper):
                 hint="pass dtype='float32' and input_size=, the last dimension of the input",
             )
         keep, seed = self.keep[what], self._derive_seed(what)
+        # One row, broadcast over the batch, whose size is unknown here: all rows lack the same elements.
         return nest.flatten(map_sizes(lambda size: drop_elements(ones([1, *size], dtype), keep, seed), sizes))
 
     def _derive_seed(self, what: str) -> int | None:
@@ -131,6 +132,7 @@ class DropoutWrapper(CellWrapper):
 
 def _find_spared_leaves(state: Any) -> list[bool]:
     """Return for each leaf of a state True if never dropped: an LSTM's cell state, arrays, non-floating leaves."""
+    # `c` is the memory: an element set to zero is lost for all later steps, while `h` is computed anew in each.
     if isinstance(state, LSTMStateTuple):
         return [True, False]
     parts = nest.children(state)

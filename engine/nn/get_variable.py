@@ -76,6 +76,7 @@ def get_variable(
     <Variable a/w float32[2,3]>
     """
     scope = get_variable_scope()
+    # Only a value as initializer has a dtype; functions and names of initializers are asked for one.
     value = None if initializer is None or callable(initializer) or isinstance(initializer, str) else initializer
     if dtype is None:
         dtype = scope.dtype if value is None else convert_to_tensor(value).dtype

@@ -56,10 +56,12 @@ def layer_variable(
         "shape": Shape(shape),
         "dtype": as_dtype(dtype),
         "initializer": as_initializer(initializer),
+        # Moving averages and other variables that are not trained have no part in the loss.
         "regularizer": scope.regularizer if trainable else None,
         "trainable": trainable,
         "reuse": scope.reuse,
     }
+    # Outside of all scopes two layers of one chosen name differ; inside of a scope the second shares, or is an error.
     get = partial(get_or_make_variable, scope.store, layer_name=name, is_unique=not (scope.name or scope.reuse))
     # Shared by the path of modules; name scopes, which differ between calls, only name a new variable.
     key = f"{module._place.path_in(scope)}/{name}"

@@ -83,6 +83,7 @@ class LSTMCell(WeightedCell):
     ) -> None:
         super().__init__(num_units, activation, initializer, name)
         self.output_size = self.units if num_proj is None else checked_units(num_proj, self)
+        # `c` has the size of the units, `h` the size of the output, which a projection changes.
         self.state_size = LSTMStateTuple(self.units, self.output_size)
         self.use_peepholes: bool = use_peepholes
         self.has_projection: bool = num_proj is not None
@@ -122,6 +123,7 @@ class LSTMCell(WeightedCell):
         """
         x, (c, h) = self.ready(inputs), map(convert_to_tensor, state)
         i, j, f, o = split(matmul(concat([x, h], 1), self.kernel) + self.bias, 4, axis=1)
+        # `forget_bias` is no part of the trained bias: weights exchanged with other libraries need it added.
         keep = sigmoid(self._add_peephole(f + self.forget_bias, "forget", c))
         added = sigmoid(self._add_peephole(i, "input", c)) * self.activation(j)
         c = clip_symmetrically(keep * c + added, self.cell_clip)
@@ -211,6 +213,7 @@ class LayerNormLSTMCell(WeightedCell):
         n, (gain, shift) = self.units, self.first_norm
         self.kernel = self.variable("kernel", [size + n, 4 * n], self.initializer)
         if not self.layer_norm:
+            # Without normalization a bias takes the place of the shifts.
             self.bias = self.variable("bias", [4 * n], "zeros")
             return
         for part in (*_GATES, "state"):

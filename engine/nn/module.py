@@ -75,6 +75,7 @@ class Module:
     @track_construction
     def __init__(self, name: str | None = None) -> None:
         self.name: str = name or type(self).__name__.lower()
+        # A name chosen by the user gets no number in a scope.
         self._place: Place = place_of_new(self, self.name, bool(name))
 
     if TYPE_CHECKING:
@@ -185,6 +186,7 @@ class Module:
 
 def _apply_to_result(result: Any, change: Any) -> Any:
     """Return `change` applied to a result, or an awaitable of this if the result is a coroutine."""
+    # One method serves a Session and a SyncSession, without asking which of the two it has.
     if not asyncio.iscoroutine(result):
         return change(result)
 
@@ -203,6 +205,7 @@ def _walk_module(module: Module) -> Iterator[tuple[str, Any]]:
 
 def _walk_attribute(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield the variables and modules of one attribute, recursively through containers and modules."""
+    # Containers become mappings from keys to items, so that paths read ``layers.0.kernel``.
     if isinstance(value, (list, tuple, PartitionedVariable)):
         value = dict(enumerate(value))
     elif not isinstance(value, (Mapping, Module)) and (parts := nest.children(value)) is not None:

@@ -58,11 +58,13 @@ class Normalization(Lazy):
         self.scale: bool = scale
         self.beta_initializer: Any = beta_initializer
         self.gamma_initializer: Any = gamma_initializer
+        # Before `prepare`, which sets both if the input size is known.
         self.gamma: Any = None
         self.beta: Any = None
         self.prepare()
 
     def dtype_for(self, dtype: DType) -> DType:
+        # Parameters of half-precision inputs are float32: small updates would be lost in two bytes.
         return accumulator_dtype(dtype)
 
     def build(self, size: Any) -> None:
@@ -97,6 +99,7 @@ def broadcast_along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
     dims = [1] * rank
     for axis, size in zip(axes, parameter.shape, strict=True):
         dims[axis] = size
+    # A reshape keeps the order of elements, so parameters of axes that do not ascend are transposed before.
     order = sorted(range(len(axes)), key=lambda k: axes[k])
     return reshape(parameter if order == list(range(len(axes))) else transpose(parameter, order), dims)
 
@@ -199,6 +202,7 @@ class RMSNorm(Normalization):
         dtype: Any = None,
         name: str | None = None,
     ) -> None:
+        # Nothing is subtracted, so there is no `beta`.
         super().__init__(axis, epsilon, False, scale, "zeros", gamma_initializer, input_size, dtype, name)
 
     def forward(self, inputs: Any) -> Tensor:
@@ -345,5 +349,6 @@ class InstanceNorm(Normalization):
                 operation=x.op,
                 hint="use LayerNorm for vectors",
             )
+        # Over the pixels: neither the batch nor the channels.
         over = [i for i in range(1, rank) if i not in self.axes(x)]
         return self.scaled(normalize_over(cast_to_wide(x), over, self.epsilon), x)

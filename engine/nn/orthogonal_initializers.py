@@ -49,6 +49,7 @@ def orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: An
 
     def make_orthogonal(shape: list[int], wanted: DType) -> Tensor:
         _of_rank(shape, 2, "an orthogonal matrix")
+        # All dimensions except the last are the rows of one matrix, as a convolution sees its window.
         flat = _draw_orthogonal(math.prod(shape[:-1]), shape[-1], wanted, seed)
         return reshape(flat, shape) * convert_to_tensor(gain, wanted)
 
@@ -114,6 +115,7 @@ def delta_orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dty
             )
         matrix = _draw_orthogonal(shape[-2], shape[-1], wanted, seed) * convert_to_tensor(gain, wanted)
         middle = reshape(matrix, [1] * (len(shape) - 2) + shape[-2:])
+        # In the place that reads the pixel itself under SAME padding, also for even windows.
         return pad(middle, [*([(d - 1) // 2, d // 2] for d in shape[:-2]), [0, 0], [0, 0]])
 
     return Initializer(make_delta_kernel, dtype)
@@ -127,6 +129,7 @@ def _of_rank(shape: list[int], least: int, what: str, most: int | None = None) -
 
 def _draw_orthogonal(rows: int, columns: int, dtype: DType, seed: int | None) -> Tensor:
     """Return a uniformly drawn matrix with orthonormal columns, or rows if rows are fewer (Stewart, 1980)."""
+    # Decompositions have no two-byte kernels.
     wide = float32 if dtype in (float16, bfloat16) else dtype
     # Of the tall matrix, whose Q has all columns; a wide result is its transpose.
     q, r = qr(random_normal([max(rows, columns), min(rows, columns)], dtype=wide, seed=seed))

@@ -17,6 +17,7 @@ class Pooling(Module):
     """Base of layers that pool windows."""
 
     rank = 2
+    # Subclasses wrap it by staticmethod: a plain function would be bound to the layer as a method.
     function: Any = None
 
     def __init__(
@@ -49,6 +50,7 @@ class GlobalPooling(Module):
 
     def __init__(self, data_format: str | None = None, keepdims: bool = False, name: str | None = None) -> None:
         super().__init__(name)
+        # Pixels follow the batch, and the channels where these are first.
         first = 2 if is_channels_first(data_format, self.rank) else 1
         self.axes: tuple[int, ...] = tuple(range(first, first + self.rank))
         self.keepdims = keepdims

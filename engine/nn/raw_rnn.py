@@ -94,6 +94,7 @@ def raw_rnn(
         loop = _Loop(cell, loop_fn)
         options = loop_options(parallel_iterations, swap_memory)
         end = while_loop(_goes_on, loop.build_step, loop.start, name="time", **options)
+        # The loop's values are in the order of `start`: time, flags, inputs, state, arrays, loop state.
         return nest.pack_as(loop.empty, end[4]), end[3], end[5] if loop.has_state else None
 
 

@@ -94,6 +94,7 @@ def dynamic_rnn(
     options = loop_options(parallel_iterations, swap_memory)
     with name_scope(name or "rnn"):
         batch = Batch(checked_cell(cell), inputs, sequence_length, initial_state, dtype, time_major)
+        # Blocks are an optimization for batches of different lengths; their results are those of one loop.
         count = batch.count_blocks(blocks)
         outputs, state = batch.run(options) if count == 1 else batch.run_in_blocks(count, options)
         return nest.map_structure(batch.as_given, outputs), state
@@ -151,6 +152,7 @@ def bidirectional_dynamic_rnn(
         # Reversed within the lengths, so that the padding stays at the end.
         turned = reversed_in_time(inputs, sequence_length, time_major)
         made, first = dynamic_rnn(cell_bw, turned, sequence_length, initial_state_bw, *common, name="backward")
+        # The reversed network's last state belongs to the first element of a sequence.
         return (forward, reversed_in_time(made, sequence_length, time_major)), (last, first)
 
 
@@ -213,6 +215,7 @@ def static_rnn(
         for t, x in enumerate(steps):
             output, after = cell(x, state)
             time: Tensor = convert_to_tensor(t)
+            # As in `dynamic_rnn`: ended rows emit zeros and keep their state.
             outputs.append(nest.pack_as(output, [masks.select_running(time, y, 0) for y in nest.flatten(output)]))
             state = nest.pack_as(
                 state, masks.select_running_rows(time, nest.flatten_as(state, after), nest.flatten(state))

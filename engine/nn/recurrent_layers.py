@@ -62,6 +62,7 @@ class RecurrentLayers(Module):
         states : tuple
             A state for each layer; with two directions, a pair for each layer.
         """
+        # None for a layer lets `dynamic_rnn` begin with the cell's zero state.
         begin = [None] * len(self.cells) if initial_state is None else initial_state
         if len(begin) != len(self.cells):
             raise GraphError(
@@ -81,9 +82,11 @@ class RecurrentLayers(Module):
     def _run_layer(self, k: int, x: Any, lengths: Any, begin: Any) -> tuple[Tensor, Any]:
         if not self.backward_cells:
             return dynamic_rnn(self.cells[k], x, lengths, begin, time_major=self.time_major)
+        # With two directions a layer's state is a pair, forward first.
         forth, back = (None, None) if begin is None else begin
         cells = (self.cells[k], self.backward_cells[k])
         outputs, states = bidirectional_dynamic_rnn(*cells, x, lengths, forth, back, time_major=self.time_major)
+        # Features are the last of three dimensions in either order of batch and time.
         return concat(list(outputs), 2), states
 
 

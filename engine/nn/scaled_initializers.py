@@ -73,6 +73,7 @@ def variance_scaling_initializer(
         fan_in, fan_out = _count_fans(shape)
         n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
         deviation = math.sqrt(scale / max(1.0, n))
+        # The variance of a uniform distribution on [-a, a] is a² / 3.
         if distribution == "uniform":
             limit = math.sqrt(3.0) * deviation
             return random_uniform(shape, -limit, limit, wanted, seed)
@@ -92,8 +93,10 @@ def _require_known(what: str, value: str, names: Sequence[str]) -> None:
 
 def _count_fans(shape: Sequence[int]) -> tuple[float, float]:
     """Return the numbers of inputs per output and of outputs per input of a kernel."""
+    # A vector is no kernel: all its elements count as inputs and as outputs.
     if len(shape) < 2:
         return (float(math.prod(shape)),) * 2
+    # Kernels are [*window, inputs, outputs]; each place of the window is one more input.
     window = math.prod(shape[:-2])
     return float(window * shape[-2]), float(window * shape[-1])
 

@@ -71,6 +71,7 @@ def stack_bidirectional_dynamic_rnn(
         )
     outputs, lasts, firsts = inputs, [], []
     with name_scope(name or "stack_bidirectional_rnn"):
+        # `initial` is the pair of the layer's initial states.
         for i, (forward, backward, *initial) in enumerate(zip(cells_fw, cells_bw, *states, strict=True)):
             both, (last, first) = bidirectional_dynamic_rnn(
                 forward,

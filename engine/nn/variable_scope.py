@@ -223,6 +223,7 @@ def variable_scope(
     """
     outer = get_variable_scope()
     if isinstance(name_or_scope, VariableScope):
+        # A copy, so that the options of this block do not change the scope that was passed.
         scope, shown = copy(name_or_scope), name_or_scope.name.rpartition("/")[2]
         # A scope object may come from another graph: its name and options are reused, not its variables.
         scope.store = outer.store
