@@ -120,8 +120,8 @@ class PaddingFIFOQueue(QueueBase):
             "padding", dtypes, shapes, names, shared_name, name, capacity=capacity, capacity_bytes=capacity_bytes
         )
 
+    # Padding makes sizes equal, but not ranks.
     def _require_shapes(self, name: str) -> None:
-        # Padding makes sizes equal, but not ranks.
         if any(shape.rank is None for shape in self.shapes):
             raise GraphError(
                 f"{name} needs to know the ranks of the components of queue '{self.name}'",

@@ -290,9 +290,9 @@ class Variable(Indexed, metaclass=_Kept):
         result.set_shape(self.shape)
         return result
 
+    # `scatter_add(slices)`: rows of a gradient carry their own indices.
     def _build_scatter(self, type: str, indices: Any, updates: Any, name: str | None, ordered: bool) -> Tensor:
         if updates is None:
-            # `scatter_add(slices)`: rows of a gradient carry their own indices.
             indices, updates = indices.indices, indices.values
         rows = convert_to_tensor(updates, self.dtype)
         with self._device_scope():

@@ -69,10 +69,10 @@ class Dropout(Module):
         rate = cast(self.rate, x.dtype) if hasattr(self.rate, "dtype") else self.rate
         return dropout(x, rate=rate, noise_shape=self._infer_noise_shape(x), seed=self.seed)
 
+    # A None in `noise_shape` is the input's size, taken statically where known.
     def _infer_noise_shape(self, x: Tensor) -> Any:
         if self.noise_shape is None:
             return None
-        # A None in `noise_shape` is the input's size, taken statically where known.
         known = Shape([None] * len(self.noise_shape)).merge(x.shape)
         return [
             (known[i] if known[i] is not None else shape(x)[i]) if d is None else d

@@ -82,7 +82,6 @@ class RecurrentLayers(Module):
     def _run_layer(self, k: int, x: Any, lengths: Any, begin: Any) -> tuple[Tensor, Any]:
         if not self.backward_cells:
             return dynamic_rnn(self.cells[k], x, lengths, begin, time_major=self.time_major)
-        # With two directions a layer's state is a pair, forward first.
         forth, back = (None, None) if begin is None else begin
         cells = (self.cells[k], self.backward_cells[k])
         outputs, states = bidirectional_dynamic_rnn(*cells, x, lengths, forth, back, time_major=self.time_major)
