@@ -179,6 +179,7 @@ def _of_literal(value: Any, kinds: set[str], dtype: DType | None) -> Array:
     """Return a literal as an array of `dtype`, or of its widest kind; DtypeError if a value does not fit."""
     if "s" in kinds and len(kinds) > 1:
         raise DtypeError("a literal holds strings and other values", got=repr(value), hint="use one kind of value")
+    # Kinds in ascending order: bool, integer, float, complex, string.
     kind = max(kinds, key="?ifcs".index) if kinds else "f"
     if dtype is None:
         dtype = {"?": bool_, "i": int32, "f": float32, "c": complex64, "s": string}[kind]

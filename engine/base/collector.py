@@ -23,6 +23,7 @@ def pause_collections() -> Iterator[None]:
     """
     global _pauses, _was_enabled
     with _lock:
+        # Only the first pause knows whether the collector was enabled before.
         if _pauses == 0:
             _was_enabled = gc.isenabled()
             gc.disable()

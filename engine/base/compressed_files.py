@@ -52,6 +52,7 @@ def open_for_reading(path: str, compression: str = "auto") -> BinaryIO:
     if kind == "gzip":
         return gzip.open(path)  # type: ignore[return-value]
     file = open(path, "rb")  # noqa: SIM115
+    # `_ZlibReader` is a raw file, which has no readline and may return fewer bytes than asked for.
     return io.BufferedReader(_ZlibReader(file), _PIECE) if kind == "zlib" else file
 
 

@@ -62,6 +62,7 @@ class DeviceSpec:
 
         An index belongs to a type: if the type differs from the outer type, the outer index is not taken.
         """
+        # An index belongs to its type: '/gpu' within '/cpu:1' is any GPU.
         if self.type not in (None, outer.type):
             outer = replace(outer, index=None)
         return DeviceSpec(**{f.name: _first_given(getattr(self, f.name), getattr(outer, f.name)) for f in fields(self)})

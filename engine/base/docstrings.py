@@ -53,6 +53,7 @@ class Family:
         found["Parameters"] = "\n".join(parameters)
         if self.returns:
             found.setdefault("Returns", self.returns)
+        # The function's own entries replace those of the family.
         found["Raises"] = "\n".join((raises | _split_entries(found.get("Raises", ""))).values())
         sections = [f"{name}\n{'-' * len(name)}\n{found[name]}" for name in _SECTIONS if found.get(name)]
         function.__doc__ = "\n\n".join([summary, *sections]) + "\n"

@@ -184,6 +184,7 @@ def as_dtype(value: Any) -> DType:
     """
     if isinstance(value, DType):
         return value
+    # Python's types have the dtypes of literals, not NumPy's of 64 bits.
     if value is int:
         return int32
     if value is float:

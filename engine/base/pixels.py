@@ -63,6 +63,7 @@ def decode(data: Any, channels: int) -> Array:
                 hint="read it by numpy.asarray(PIL.Image.open(path))",
             )
         pixels = np.asarray(_of_bytes(image).convert(mode_of(channels) if channels else _own_mode(image)))
+    # Images of one channel have no axis of channels in Pillow.
     return pixels.reshape(*pixels.shape[:2], -1)
 
 

@@ -225,6 +225,7 @@ def _read_fixed(layout: FixedLayout, file: BinaryIO) -> list[Any]:
     begin = max(file.tell(), header)
     if file.tell() != begin:
         file.seek(begin)
+    # A block has one record at least, however long.
     wanted = size * max(1, BLOCK_BYTES // size)
     data = file.read(wanted + footer)
     # The footer is read along with the records, to know how many of the bytes at the end belong to it.
@@ -275,6 +276,7 @@ def _split_path(path: str) -> list[str]:
 def _match_components(parts: list[str], patterns: list[str]) -> bool:
     """Match component by component: ``*`` never crosses a directory separator."""
     if not patterns or not parts:
+        # ``**`` also matches no component.
         return parts == patterns or set(patterns) == {"**"}
     part, pattern = parts[0], patterns[0]
     if pattern == "**" and _match_components(parts, patterns[1:]):

@@ -18,6 +18,7 @@ def format_number(value: float) -> str:
     >>> [format_number(value) for value in (1030.4, 12.345, 0.5)]
     ['1030', '12.3', '0.5']
     """
+    # From 1000 on, `.3g` would switch to an exponent.
     return f"{value:.0f}" if 99.95 <= abs(value) < 1e15 else f"{value:.3g}"
 
 

@@ -49,6 +49,7 @@ def hinge_loss(
     """
     with name_scope(scope, "hinge_loss") as inner:
         labels, logits = floating_pair(labels, logits)
+        # Labels 0 and 1 become -1 and 1.
         losses = relu(1 - (2 * labels - 1) * logits)
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
@@ -84,6 +85,7 @@ def log_loss(
     with name_scope(scope, "log_loss") as inner:
         labels, predictions = floating_pair(labels, predictions)
         epsilon = in_dtype(epsilon, predictions.dtype)
+        # In both logarithms, because predictions may be 0 or 1.
         losses = -labels * log(predictions + epsilon) - (1 - labels) * log(1 - predictions + epsilon)
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
@@ -122,6 +124,7 @@ def sigmoid_cross_entropy(
     """
     with name_scope(scope, "sigmoid_cross_entropy_loss") as inner:
         labels, logits = floating_pair(multi_class_labels, logits)
+        # Towards 1/2: the classes are independent, and each is smoothed between holding and not holding.
         labels = _smooth_labels(labels, label_smoothing, 0.5)
         losses = sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
@@ -129,6 +132,7 @@ def sigmoid_cross_entropy(
 
 def _smooth_labels(labels: Tensor, smoothing: Any, towards: Any) -> Tensor:
     smoothing = static_fraction(smoothing, "label_smoothing")
+    # Known while the graph is built: without smoothing there are no operations.
     return labels * (1 - smoothing) + towards * smoothing if smoothing else labels
 
 
@@ -170,6 +174,7 @@ def softmax_cross_entropy(
     with name_scope(scope, "softmax_cross_entropy_loss") as inner:
         labels, logits = floating_pair(onehot_labels, logits)
         classes = in_dtype(size_along(logits, -1), logits.dtype)
+        # Towards the uniform distribution over the classes.
         labels = _smooth_labels(stop_gradient(labels), label_smoothing, 1 / classes)
         losses = softmax_cross_entropy_with_logits(labels=labels, logits=logits)
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
@@ -204,6 +209,7 @@ def sparse_softmax_cross_entropy(
     """
     with name_scope(scope, "sparse_softmax_cross_entropy_loss") as inner:
         labels, logits, weights = map(convert_to_tensor, (labels, logits, weights))
+        # A last dimension of 1 is removed, as in TensorFlow 1.
         labels = without_last(labels, None if logits.rank is None else logits.rank - 1)
         weights = without_last(weights, labels.rank)
         losses = sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)

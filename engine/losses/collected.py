@@ -112,6 +112,7 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
     """
     graph, scope_prefix = scopes.get_default_graph(), f"{traced_prefix()}/" if traced_prefix() else ""
     noted = get_losses(scope, _REGULARIZATION)
+    # As in TensorFlow 1, a scope is a regular expression for the beginning of a name.
     return noted + regularization_losses(
         graph, lambda name: scope is None or re.match(scope, name.removeprefix(scope_prefix)) is not None
     )
@@ -153,6 +154,7 @@ def get_total_loss(
     6.0
     """
     losses = get_losses(scope) + (get_regularization_losses(scope) if add_regularization_losses else [])
+    # An unknown rank may still be 0.
     large = next((loss for loss in losses if loss.shape.rank not in (0, None)), None)
     if large is not None:
         raise GraphError(

@@ -33,6 +33,7 @@ _LOSSES = Family(
         "DtypeError": "If predictions, logits or losses are not floating numbers.",
     },
 )
+# For losses with the argument `reduction`, which may be unknown.
 _REDUCED = replace(_LOSSES, raises={**_LOSSES.raises, "GraphError": "If the reduction is unknown."})
 
 

@@ -138,6 +138,7 @@ def cosine_distance(
         )
     with name_scope(scope, "cosine_distance") as inner:
         labels, predictions = floating_pair(labels, predictions)
+        # The axis stays, with size 1, so that weights may have the rank of the labels.
         losses = 1 - reduce_sum(labels * predictions, static_int(axis), keepdims=True)
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
@@ -203,4 +204,5 @@ def _of_pairs(differences: Tensor) -> Tensor:
     axes = list(range(1, differences.rank or 0))
     count = reduce_sum(ones_like(differences), axes, keepdims=True)
     centred = differences - div_no_nan(reduce_sum(differences, axes, keepdims=True), count)
+    # The mean of (d[i] - d[j])**2 over all pairs is twice the variance with divisor n - 1.
     return 2 * div_no_nan(reduce_sum(square(centred), axes, keepdims=True), maximum(count - 1, 0))

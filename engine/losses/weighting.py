@@ -48,6 +48,7 @@ class Reduction:
     SUM_OVER_BATCH_SIZE = "weighted_sum_over_batch_size"
     MEAN = "weighted_mean"
     SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
+    # TensorFlow 1 has both names.
     SUM_OVER_NONZERO_WEIGHTS = SUM_BY_NONZERO_WEIGHTS
 
 
@@ -100,6 +101,7 @@ def _reduce_losses(weighted: Tensor, weights: Tensor, reduction: str) -> Tensor:
         return weighted
     total = reduce_sum(weighted)
     if reduction == Reduction.MEAN:
+        # A weight that is broadcast counts once for each loss that it weights.
         return div_no_nan(total, reduce_sum(spread_weights(weights, weighted)))
     if reduction == Reduction.SUM_OVER_BATCH_SIZE:
         return div_no_nan(total, in_dtype(apply("Size", weighted), weighted.dtype))

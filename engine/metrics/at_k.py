@@ -99,6 +99,7 @@ def _right_classes(labels: Any, best: Tensor) -> Tensor:
     classes = _to_class_numbers(labels, "labels")
     rank = known_rank(classes, "a metric at k")
     if best.rank == rank + 1:
+        # One class for each row, without an axis of labels.
         classes, rank = expand_dims(classes, -1), rank + 1
     if rank != best.rank or not classes.shape[:-1].is_compatible_with(best.shape[:-1]):
         raise ShapeError(

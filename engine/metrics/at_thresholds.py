@@ -39,6 +39,7 @@ def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> d
     # float32, as the scores: in float64 a limit such as 0.1 would lie below the score 0.1
     limits = constant(np.asarray(thresholds, np.float32).reshape(-1, 1))
     above = in_dtype(apply("Greater", reshape(scores, [1, -1]), limits), float32)
+    # A row for each threshold, and columns of the positive and the negative weight above it.
     hits, missed = matmul(above, both), reduce_sum(both, 0)
     return {
         "true_positives": hits[:, 0],
@@ -112,6 +113,7 @@ def _make_count_at_thresholds(kind: str, example: str) -> Metrics:
 
 def share_of_both(part: Tensor, rest: Tensor) -> Tensor:
     """Return the share of a part in the whole, 0 for an empty whole."""
+    # With a constant in the divisor, as in TensorFlow, unlike `precision` and `recall`.
     return part / (part + rest + EPSILON)
 
 

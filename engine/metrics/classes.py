@@ -79,7 +79,9 @@ def mean_iou(
     def mean_of(matrix: Tensor) -> Tensor:
         # In the flattened matrix the diagonal is every (count + 1)-th element.
         hits = reshape(matrix, [-1])[:: count + 1]
+        # Row sums count labels and column sums predictions; the diagonal is in both.
         union = reduce_sum(matrix, 0) + reduce_sum(matrix, 1) - hits
+        # Classes that are neither labels nor predictions do not count.
         seen = reduce_sum(in_dtype(not_equal(union, 0), matrix.dtype))
         return div_no_nan(reduce_sum(div_no_nan(hits, union)), seen)
 

@@ -146,6 +146,7 @@ def sensitivity_at_specificity(
     wanted = static_fraction(specificity, "specificity")
 
     def compute_sensitivity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+        # Of equally near thresholds argmin takes the lowest, which has the highest sensitivity.
         nearest = argmin(absolute(share_of_both(tn, fp) - wanted), 0)
         return gather(share_of_both(tp, fn), nearest)
 

@@ -76,6 +76,7 @@ def _make_count(kind: str, example: str) -> Count:
             counts = _count_outcomes(labels, predictions, weights, kind)
             return stream_metric(lambda count: count, counts, float32, metrics_collections, updates_collections)
 
+    # Four functions differ only in their kind, so they are made here.
     count_outcome.__name__ = count_outcome.__qualname__ = kind
     count_outcome.__doc__ = f"{SUMMARIES[kind]}."
     line = "[float(session.run(update)) for _ in range(2)]"

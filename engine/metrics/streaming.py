@@ -169,6 +169,7 @@ def apply_weights(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
     """
     factor = in_dtype(1.0 if weights is None else weights, values.dtype)
     factor = without_last(factor, values.rank)
+    # A weight for each row, beside values with one dimension more.
     if factor.rank and values.rank == factor.rank + 1:
         factor = expand_dims(factor, -1)
     factor = fitting_weights(factor, values)

@@ -69,6 +69,7 @@ def numerical_gradients(
             continue
         slopes = np.zeros(array.shape, array.dtype)
         for place in np.ndindex(array.shape):
+            # The gradient of a complex element is its derivative along 1, plus i times its derivative along i.
             slopes[place] = sum(
                 unit * derivative(_restrict_to_line(function, values, k, place, unit), step, stencil)
                 for unit in unit_directions(array)

@@ -192,6 +192,7 @@ class _Check:
         with self.graph.as_default():
             xs = [self.xs[k] for k in self.moving]
             found = gradients(targets, xs, [constant(c) for c in cotangents])
+            # A result that does not depend on an argument has the gradient 0, as finite differences find too.
             pulled = [zeros_like(x) if g is None else convert_to_tensor(g) for x, g in zip(xs, found, strict=True)]
         slopes = await self._run_step(session, pulled, self.arrays)
         total = _Total(self, session, targets, cotangents)

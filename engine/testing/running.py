@@ -23,6 +23,7 @@ def run_to_end(coroutine: Coroutine[Any, Any, Result]) -> Result:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(coroutine)
+    # asyncio.run refuses a thread whose loop runs, so another thread runs the coroutine.
     # In a copy of the caller's context, which has the current graph and the block of `tagloom.priority`.
     with ThreadPoolExecutor(1, thread_name_prefix="tagloom-testing") as threads:
         return threads.submit(copy_context().run, asyncio.run, coroutine).result()

@@ -169,6 +169,7 @@ async def _compare_all(
                 f"  got: {type(error).__name__}: {error}"
             ) from error
         for (label, left), (_, right) in zip(nest.walk(wanted), nest.walk(found), strict=True):
+            # Operations have no value to compare, only None.
             problem = None if left is None else _describe_difference(np.asarray(left), np.asarray(right), *tolerances)
             if problem is not None:
                 want, got, result, rest = problem

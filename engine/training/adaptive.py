@@ -182,6 +182,7 @@ class RMSPropOptimizer(ElementwiseOptimizer):
 
     def update(self, gradient: Tensor, part: Part) -> None:
         var, dtype = part.var, part.dtype
+        # As in TensorFlow 1 the mean square begins at 1, not 0, which keeps the first steps small.
         spread = self._update_mean(part, filled_slot(self, var, "rms", 1.0), square(gradient))
         if self._centered:
             mean = self._update_mean(part, self.zeros_slot(var, "mg"), gradient)

@@ -195,6 +195,7 @@ class ExponentialMovingAverage:
         if self._num_updates is None:
             return decay
         count = cast_hyperparameter(self._num_updates, dtype)
+        # Early averages follow faster: the first decay is 1/10 at 0 updates, as in TensorFlow 1.
         return minimum(decay, (1 + count) / (10 + count))
 
 

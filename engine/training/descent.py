@@ -82,4 +82,5 @@ class MomentumOptimizer(ElementwiseOptimizer):
         dtype = part.dtype
         decay, slot = cast_hyperparameter(self._momentum, dtype), self.zeros_slot(part.var, "momentum")
         total = part.write(slot, decay * part.read(slot) + gradient)
+        # With Nesterov's momentum the variables track theta + mu * v of Sutskever et al., so gradients are taken there.
         part.lower(self.rate(dtype) * (gradient + decay * total if self._use_nesterov else total))

@@ -108,6 +108,7 @@ class FtrlOptimizer(ElementwiseOptimizer):
         # Read before the write: the formula needs the old sums too.
         weights, before = part.read(var), part.read(sums)
         after = part.write(sums, before + square(gradient))
+        # `learning_rate_power` is at most 0: with its default, -0.5, these are square roots.
         new, old = power(after, -exponent) / rate, power(before, -exponent) / rate
         moved = gradient + 2 * shrinkage * weights - (new - old) * weights
         linear = part.write(leader, part.read(leader) + moved)

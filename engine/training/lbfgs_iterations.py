@@ -111,6 +111,7 @@ def _run_iteration(objective: Objective, s: State, options: Options) -> State:
         changes,
         curvatures,
         converged,
+        # Without progress the next iteration begins without pairs; if this one did already, nothing is left to try.
         logical_not(moved) & is_new,
         s.iterations + 1,
         s.evaluations + count,

@@ -172,6 +172,7 @@ def polynomial_decay(
             learning_rate, global_step, decay_steps, end_learning_rate, power
         )
         if cycle:
+            # The least multiple of `decay_steps` that is not below the step; `decay_steps` itself at the start.
             steps = steps * where(step > 0, ceil(step / steps), 1)
         left = 1 - minimum(step, steps) / steps
         # Not `power`: the public parameter of this name hides the function.

@@ -107,6 +107,7 @@ def make_frame(page: str, height: int) -> str:
     str
         HTML. The page may run its scripts, but cannot reach the notebook.
     """
+    # Without allow-same-origin the scripts of the page cannot reach the notebook.
     return (
         f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(page)}" style="width: 100%; height: {height}px; '
         'border: 1px solid rgba(128, 128, 128, 0.4); border-radius: 6px"></iframe>'

@@ -89,6 +89,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             self._data, entries = self._read_header(self._file)
             self.metadata: dict[str, str] = _checked_metadata(self.path, entries.pop(METADATA, {}))
             self._tensors: dict[str, StoredTensor] = self._stored_arrays(entries)
+        # Without a close here, the descriptor of a refused file would stay open until the object is collected.
         except BaseException:
             self.close()
             raise
@@ -152,6 +153,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         """Fill a piece of an array from an offset of the file, and verify its checksum if known."""
         whole, at, wanted = piece
         into = whole
+        # A read may return fewer bytes than asked for.
         while into:
             with self._open_file(name) as file:
                 try:
@@ -388,6 +390,7 @@ def _make_stored(entry: _Entry, dtype: object, lengths: _Entry | None) -> Stored
         return _UnknownTensor(entry) if entry.dtype is None else StoredTensor(entry, entry.dtype, entry.shape)
     if dtype == string.name and lengths is not None and lengths.dtype == np.int64 and entry.dtype == np.uint8:
         return _StoredStrings(entry, lengths)
+    # The last axis has the real and the imaginary part.
     if dtype in PAIRS and entry.dtype == PAIRS[str(dtype)] and entry.shape[-1:] == (2,):
         return StoredTensor(entry, np.dtype(str(dtype)), entry.shape[:-1])
     raise _damaged_file_error(entry.file.path, "an array is not stored as its dtype is", got=dtype, variable=entry.name)

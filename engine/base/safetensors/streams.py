@@ -40,6 +40,7 @@ class Stream:
         """Write bytes."""
         while data:
             self._check()
+            # os.write may write only a part.
             data = data[os.write(self._file, data[:PIECE]) :]
 
     def finish(self) -> None:
@@ -67,6 +68,7 @@ class DirectStream(Stream):
             self._count, done = self._count + size, done + size
             if self._count == PIECE:
                 self._write_piece()
+            # The write of the piece may have fallen back to the page cache, where the rest then goes.
             if not self._is_direct:
                 return super().write(data[done:])
         return None

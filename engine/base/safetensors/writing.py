@@ -67,6 +67,7 @@ def write_tensors(
     size = LENGTH + len(header) + sum(array.nbytes for _, array in stored)
     stream = stream_to(file, size, check)
     stream.write(memoryview(len(header).to_bytes(LENGTH, "little") + header))
+    # Taken from the end, so that the list drops an array as soon as it is written.
     stored.reverse()
     while stored:
         name, array = stored.pop()

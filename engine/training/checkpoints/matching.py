@@ -156,6 +156,7 @@ def match_variables(
                 _note_missing(found, variable, whole if mismatching.may_keep_value(variable.name) else None)
         except _Unfitting as unfitting:
             _note_mismatch(found, variable, unfitting.error, mismatching)
+    # After all variables, because any of them may be a slot of a mismatched variable.
     _leave_out_slots(graph, found)
     if only is None:
         found.unused = sorted(saved.variables.keys() - {old for old, new in names.items() if new in finder.used})
@@ -212,6 +213,7 @@ def _slots_of(graph: Graph) -> dict[str, list[str]]:
     owners: dict[str, dict[str, Variable]] = {}  # slots, by the rest of their names and by their variables
     users: dict[str, set[str]] = {}  # names of variables, by optimizer
     for name, variable in variables.items():
+        # The innermost scope that is also the name of a variable: slots are named inside of their variable's name.
         owner = next((each for each in _scopes_around(name) if each in variables), None)
         if owner is not None and not variable.trainable:
             kind = name.removeprefix(owner)
@@ -219,6 +221,7 @@ def _slots_of(graph: Graph) -> dict[str, list[str]]:
             users.setdefault(kind.rpartition("/")[0], set()).add(owner)
     found: dict[str, list[str]] = {}
     for kind, slots in owners.items():
+        # A value that an optimizer keeps for each of its variables is a slot of any shape; else the shape decides.
         is_of_each = len(slots) == len(users[kind.rpartition("/")[0]])
         for owner, slot in slots.items():
             if is_of_each or slot.shape == variables[owner].shape:

@@ -77,6 +77,7 @@ class RefusedArray(UnreadArray):
     """
 
     def __init__(self, path: str, name: str, shape: tuple[int, ...], dtype_name: str) -> None:
+        # `void` stands for a dtype that the engine does not have; `dtype_name` tells which.
         self.dtype, self.shape = np.dtype(np.void), shape
         self.dtype_name: str = dtype_name
         self._path, self._name = path, name

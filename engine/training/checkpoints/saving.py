@@ -146,6 +146,7 @@ class Saving:
         CheckpointError
             As on await; also if an event loop runs in this thread, which would be blocked, except a notebook's.
         """
+        # The RuntimeError says that no event loop runs in this thread.
         with suppress(RuntimeError):
             if not is_of_notebook(asyncio.get_running_loop()):
                 raise CheckpointError(

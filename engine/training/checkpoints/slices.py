@@ -155,6 +155,7 @@ def intersect_ranges(a: range, b: range) -> range:
     begin = max(0, -((a.start - b.start) // a.step))  # index of the first number of `a` not below `b.start`
     # If there is a common number, one is among `b.step` consecutive numbers of `a`.
     first = next((x for x in a[begin : begin + b.step] if x in b), None)
+    # Common numbers recur at the least common multiple of both steps.
     return range(0) if first is None else range(first, min(a.stop, b.stop), lcm(a.step, b.step))
 
 

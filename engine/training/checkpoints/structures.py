@@ -109,6 +109,7 @@ def decode_structure(found: Any, get: Callable[[str], Any], scalar: Callable[[st
         return found
     if len(found) != 1:
         raise ValueError(f"an object with {len(found)} keys")
+    # Encoded objects have one key, their kind; a plain dict is encoded as a list of pairs.
     ((kind, inner),) = found.items()
     if not isinstance(inner, list):
         return _decode_leaf(kind, inner, get, scalar)

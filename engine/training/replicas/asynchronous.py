@@ -84,6 +84,7 @@ class AsyncReplicas(Replicas):
                 counted = identity(True)
         # A replica that takes from a queue ends when the queue is closed and empty.
         drains = bool(uses_of(self.global_step.graph, [gradient for gradient, _ in pairs]).takes)
+        # Of the updates since the read, one is the replica's own; the others make its gradient stale.
         return Replica(number, local, counted, step_after, step_after - begun - 1, drains)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...ir.tensor import Tensor
 
 
+# Compared by identity, because the comparison of tensors builds operations.
 @dataclass(frozen=True, slots=True, eq=False)
 class Replica:
     """A training step on one device: computes gradients, and applies or contributes them.

@@ -94,6 +94,7 @@ class Replicas(ABC):
             )
         replica = self._build_replica(len(self.replicas), pairs)
         self.replicas = (*self.replicas, replica)
+        # The update of synchronous replicas takes the gradients of all.
         if len(self.replicas) == self._count:
             self._build_shared_operations()
         return replica

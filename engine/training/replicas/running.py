@@ -184,6 +184,7 @@ class ReplicaGroup(ABC):
 
     def _seconds_since(self, step: int) -> float:
         now = self._group.clock.now()
+        # 0 seconds after an update that is not recorded, or no longer.
         return now - self._made.get(step, now)
 
     async def _continue_without(self, number: int, runner: Runner) -> None:
@@ -194,6 +195,7 @@ class ReplicaGroup(ABC):
         """Record a new update, which `step` includes."""
         self._made[self.step] = self._group.clock.now()
         if len(self._made) > _KEPT:
+            # Updates are recorded in their order, so the first is the oldest.
             self._made.popitem(last=False)
         self.step = step
 

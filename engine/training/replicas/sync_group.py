@@ -115,6 +115,7 @@ class SyncGroup(ReplicaGroup):
             return
         update, label = self._update, self.step
         short = max(0, self._wanted - len(self._active))
+        # Noted before the first await, because another replica may leave during the awaits.
         self._wanted -= short
         for _ in range(short):  # labelled, so that it is dropped if the update is made meanwhile
             await self._group.session.run(update.absence, {update.label: label})
