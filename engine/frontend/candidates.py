@@ -57,6 +57,7 @@ def learned_unigram_candidate_sampler(
     [[[2.5]], [[4.0]]]
     """
     with name_scope(name, "learned_unigram_candidate_sampler"):
+        # In float64, which counts exactly up to 2**53; float32 would stop at 2**24.
         counts = Variable(np.ones(range_max), trainable=False, name="counts")
         # Not `value`, which may share an earlier read: in a loop each iteration draws by the counts of the one before.
         before = counts.read_value()

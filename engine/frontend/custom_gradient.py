@@ -203,6 +203,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def call_in_branch(*args: Any, **kwargs: Any) -> Any:
         name = getattr(f, "__name__", "")
+        # "<lambda>", for example, cannot name an operation.
         name = name if name.isidentifier() else "recompute_grad"
         with opened_for((args, kwargs)):
             # A conditional with a single branch: its region is the unit of recomputation.

@@ -104,6 +104,7 @@ def _build_scan(
     typed = [convert_to_tensor(leaf) for leaf in nest.flatten(first)]
     # The arrays' dtypes are fixed here, so that another dtype of a literal requires another scan.
     arrays = [
+        # Results have the shape of the accumulated value, unless the caller expects changes.
         TensorArray(t.dtype, source.count, infer_shape=infer_shape, element_shape=t.shape if infer_shape else None)
         for t in typed
     ]

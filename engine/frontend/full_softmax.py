@@ -86,6 +86,7 @@ def full_softmax_loss(
         classes, x = convert_to_tensor(index_tensor(labels)), convert_to_tensor(inputs)
         _require_label_vector(classes, x)
         pieces = _split_biases(offsets, table)
+        # A single shard has all logits, so the ordinary loss applies.
         if len(table.parts) == 1:
             with table.beside(0):
                 logits = _compute_logits(x, table.parts[0], pieces[0])

@@ -50,6 +50,7 @@ class FunctionScope:
         prefix = scopes.get_default_graph().unique_name(self.name)
         token = _calls.set(_Call(self, prefix))
         try:
+            # Warnings about unused writes are not for a call that fails: the users of its writes were not built.
             with scopes.within(name=prefix), unless_it_fails(scopes.get_default_graph()):
                 yield prefix
         finally:
@@ -180,6 +181,7 @@ def outlasts_step(op: Operation) -> bool:
     if effects & Effect.PYTHON:
         return key_of(op) is not None  # stateful=False promises purity
     if effects & Effect.WRITES:
+        # The first input of a write is the handle of its state; a TensorArray, for example, ends with its step.
         return op.inputs[0].op.definition.outlives_step
     return bool(effects & Effect.SHOWS)
 

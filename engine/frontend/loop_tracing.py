@@ -33,6 +33,7 @@ class TracedLoop:
         self.is_sequence = type(loop_vars) in (list, tuple)
         self.paths = [path or "the loop variable" for path, _ in nest.walk(loop_vars)]
         self.leaves = nest.flatten(loop_vars)
+        # Initial values belong to the region around the loop.
         self.inits = [to_tensor(leaf) for leaf in self.leaves]
         # Variables whose dtype the body may still choose: they begin with literals or weak tensors.
         self.weak = {i for i, leaf in enumerate(self.leaves) if is_weak_leaf(leaf)}
@@ -236,6 +237,7 @@ class TracedLoop:
     def _convert_result(self, i: int, leaf: Any) -> Tensor:
         """Return the tensor of a result of the body, or note the initial dtype that the variable needs instead."""
         param = self.body.params[i]
+        # The handle of an array is the same in all iterations; the loop variable is only its flow.
         if hasattr(self.leaves[i], "with_flow") and getattr(leaf, "handle", None) is not self.leaves[i].handle:
             raise LoopVariableError(
                 f"loop variable {self.paths[i]} is a TensorArray, and the body returns something else for it",

@@ -249,6 +249,7 @@ def _sampled_logits(
     true_biases, sampled_biases = split(cast(biases.lookup(ids), inputs.dtype), sizes)
     width = size_along(true_rows, 1) if true_rows.shape[1] is None else true_rows.shape[1]
     per_example = reshape(true_rows, [-1, num_true, width])
+    # Each example has true classes of its own, while all share the sampled classes: there one product serves all.
     of_true = reduce_sum(expand_dims(inputs, 1) * per_example, 2) + reshape(true_biases, [-1, num_true])
     of_sampled = matmul(inputs, sampled_rows, transpose_b=True) + sampled_biases
     # The correction for unequal sampling: without it frequent classes would be penalized.

@@ -197,6 +197,7 @@ class HashTable(LookupTable):
             shared_name,
             name,
         )
+        # After the constructor, which has converted the default.
         if self.default_value.shape != value_array.shape[1:]:
             raise ShapeError(
                 "the default of a table has another shape than its values",

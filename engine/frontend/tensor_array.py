@@ -442,6 +442,7 @@ class TensorArray:
         if self._static.takes_any_dtype and hasattr(value, "dtype"):
             # The handle exists already, but nothing has used its dtype yet.
             self._static.dtype = self.handle.op.attrs["dtype"] = convert_to_tensor(value).dtype
+        # The first write fixes the dtype.
         self._static.takes_any_dtype = False
         return convert_to_tensor(value, self.dtype)
 

@@ -131,6 +131,7 @@ class Variable(Indexed, metaclass=_Kept):
         value = _call_initializer(initial_value, shape, dtype) if callable(initial_value) else initial_value
         self.initial_value: Tensor = convert_to_tensor(value, dtype, name="initial_value")
         self.dtype: DType = self.initial_value.dtype
+        # A shape with unknown dimensions admits later values of other sizes.
         self.shape: Shape = self.initial_value.shape if shape is None else Shape(shape)
         self.handle: Tensor = apply(
             "VariableHandle", name="handle", shared_name=self.name, dtype=self.dtype, shape=self.shape

@@ -104,6 +104,7 @@ def _reduce_losses(weighted: Tensor, weights: Tensor, reduction: str) -> Tensor:
         # A weight that is broadcast counts once for each loss that it weights.
         return div_no_nan(total, reduce_sum(spread_weights(weights, weighted)))
     if reduction == Reduction.SUM_OVER_BATCH_SIZE:
+        # The number of losses, whatever their weights.
         return div_no_nan(total, in_dtype(apply("Size", weighted), weighted.dtype))
     if reduction == Reduction.SUM_BY_NONZERO_WEIGHTS:
         return div_no_nan(total, num_present(weights, weighted))

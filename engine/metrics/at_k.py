@@ -78,6 +78,7 @@ class _Sets:
 
     def count_outcomes(self, *kinds: str) -> Mapping[str, Tensor]:
         """Return each row's number of true positives, false positives or false negatives."""
+        # Over the labels for each of the best classes, and over these for each label.
         is_right, is_found = reduce_any(self.matches, -1), reduce_any(self.matches, -2)
         outcomes = {
             "true_positives": is_right,
