@@ -153,7 +153,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         OpError
             When a step runs the operation, if `grad` has another shape than the gradients before.
         """
-        # Literals and arrays take the accumulator's dtype; a tensor of another dtype is an error, not a cast.
+        # Literals and arrays take the accumulator's dtype; a tensor is never cast, and fails in a step if it differs.
         gradient = convert_to_tensor(grad, None if isinstance(grad, Tensor) else self.dtype)
         gradient.shape.merge(self.shape)  # raises ShapeError if they are incompatible
         step = convert_to_tensor(local_step, dtypes.int64)
