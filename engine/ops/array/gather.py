@@ -101,6 +101,7 @@ def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Return IndexedSlices for rows along axis 0, otherwise a dense gradient."""
     params, indices = op.inputs
     axis, batch = op.attrs["axis"], op.attrs["batch_dims"]
+    # rows along axis 0, of an embedding for example: a dense gradient would be as large as all of `params`
     if axis in (0, None if params.rank is None else -params.rank) and not batch:
         return [_gradient_slices(g, indices, shape_of(params)), None]
     return [apply("GatherGrad", g, indices, shape_of(params), axis=axis, batch_dims=batch), None]
@@ -118,6 +119,7 @@ def _gradient_slices(g: Tensor, indices: Tensor, shape: Tensor) -> IndexedSlices
 def _batch_gather(op: Operation, varying: Sequence[bool]) -> Batched | None:
     """Gather by all indices in a single operation, or the same elements of each of many arrays."""
     axis, rank = op.attrs["axis"], op.inputs[0].rank
+    # indices that vary along a later axis would move the batch dimension into the middle of the result
     if rank is None or op.attrs["batch_dims"] or all(varying) or (varying[1] and axis % rank):
         return None
     # a batch dimension of `params` moves the axis back by one
@@ -263,6 +265,7 @@ def flat_rows(xp: Any, indices: Any, sizes: tuple[int, ...], what: str) -> Any:
     rows = xp.zeros(indices.shape[:-1], dtype=xp.intp)
     for i, size in enumerate(sizes):
         check_bounds(indices[..., i], size, what)
+        # Horner's scheme; an index vector of length 0 leaves the single row 0, which is all of the array
         rows = rows * size + indices[..., i]
     return rows
 

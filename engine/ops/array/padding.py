@@ -129,6 +129,7 @@ def _mirror_shape(op: Operation) -> Shape:
 def _mirror_pairs(shape: tuple[int, ...], x: Any, paddings: Any, mode: str) -> list[list[int]]:
     """Return the checked pairs; ValueError if a mirror would reach beyond an axis of `shape`."""
     pairs = _checked_pairs(x, paddings)
+    # an axis of size 0 has size - 1 < 0, and is fine as long as its padding is 0
     if any(max(pair) > size - _MODES[mode] for size, pair in zip(shape, pairs, strict=True) if max(pair)):
         raise ValueError(f"pad: mode {mode} can not pad shape {shape} by {pairs}")
     return pairs

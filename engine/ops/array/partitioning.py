@@ -202,6 +202,7 @@ define(
     shape=lambda op: [t.shape + op.inputs[0].shape[1:] for t in op.inputs[1:]],
     reads_values=True,
     kernel=_stitch_grad,
+    # a row without a gradient was overwritten by a later row, and is overwritten in this stitch too
     gradient=lambda op, *gs: [apply("DynamicStitch", op.inputs[1:], cotangents_of(op, gs)), *[None] * op.attrs["num"]],
     samples=[
         Sample([f64([1, 2, 3]), [i32([[0, 2]]), i32([2, 1])]], (f64([[1, 0]]), f64([3, 2])), {"num": 2}),

@@ -72,6 +72,7 @@ def _select_largest_unsorted(xp: Any, x: Any, k: int) -> Any:
     # of the values equal to the least chosen, the first are taken until there are k
     missing = k - above.sum(-1, keepdims=True)
     taken = above | (equal & (xp.cumsum(equal, -1) <= missing))
+    # each row has exactly k chosen places, and `nonzero` lists them row by row
     return xp.nonzero(taken)[-1].reshape(*x.shape[:-1], k)
 
 
@@ -100,6 +101,7 @@ def _largest_positions(xp: Any, x: Any, k: int, sorted: bool) -> Any:
     places = _select_largest_unsorted(xp, x, k)
     if not sorted:
         return places
+    # only the chosen values are sorted; their places ascend, so that of equals the first stays first
     order = sorting_order(xp, xp.take_along_axis(x, places, -1), -1, True)
     return xp.take_along_axis(places, order, -1)
 

@@ -120,6 +120,7 @@ define(
     reads_values=True,
     kernel=_reverse_sequences,
     gradient=lambda op, g: [
+        # the reversal is a permutation that is its own inverse, so that it is its own adjoint as well
         apply("ReverseSequence", g, op.inputs[1], seq_axis=op.attrs["seq_axis"], batch_axis=op.attrs["batch_axis"]),
         None,
     ],

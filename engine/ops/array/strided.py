@@ -162,6 +162,7 @@ define(
 
 def _strided_scatter(xp: Any, shape: Any, dy: Any, *bounds: Any, spec: tuple[Any, ...]) -> Any:
     out = xp.zeros(as_sizes(shape), dtype=dy.dtype)
+    # a slice names no element twice, so that an assignment is enough for the sum of gradients
     out[_slice_key(spec, bounds)] = dy
     return out
 

@@ -31,6 +31,7 @@ _SCORES = f32([0.5, 0.9, 0.3, 0.7, 0.3, 0.1])
 
 def _sample_positions(low: Tensor, high: Tensor, size: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return `count` positions, evenly spaced from `low` to `high`, and whether each is inside of the image."""
+    # Boxes are in fractions of the image: 1 is the last row or column, not the edge after it.
     last = cast(size - 1, low.dtype)
     if count == 1:
         found = expand_dims((low + high) * last * 0.5, 1)  # the middle, as in TensorFlow
@@ -46,6 +47,7 @@ def _fetch_pixels(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) 
     """Return the pixels at whole rows and columns of images whose first row in the batch is `starts`."""
     width, channels = size_along(image, 2), size_along(image, 3)
     pixels = apply("Reshape", image, apply("Stack", [-1, channels]))
+    # Number of each pixel in the whole batch, row-major; it has the shape [boxes, rows, columns].
     at = expand_dims(starts + cast(rows, dtypes.int32), 2) * width + expand_dims(cast(columns, dtypes.int32), 1)
     return gather(pixels, at)
 
@@ -55,6 +57,7 @@ def _interpolate_bilinear(image: Tensor, starts: Tensor, rows: Tensor, columns: 
     top, left = floor(rows), floor(columns)
     down, right = expand_dims(expand_dims(rows - top, 2), 3), expand_dims(expand_dims(columns - left, 1), 3)
     lines = []
+    # For a whole position floor and ceil coincide, so that no pixel outside of the image is read.
     for row in (top, ceil(rows)):
         start = _fetch_pixels(image, starts, row, left)
         lines.append(start + (_fetch_pixels(image, starts, row, ceil(columns)) - start) * right)
@@ -126,6 +129,7 @@ def crop_and_resize(
     # Index of the first row of each image, among the rows of the whole batch.
     starts = expand_dims(which * size_along(images, 1), 1)
     if method == "nearest":
+        # Halves round up, as in TensorFlow; NumPy's `round` would take the even neighbor.
         crops = _fetch_pixels(cast(images, corners.dtype), starts, floor(rows + 0.5), floor(columns + 0.5))
     else:
         crops = _interpolate_bilinear(cast(images, corners.dtype), starts, rows, columns)
@@ -154,6 +158,7 @@ def _compute_suppression(xp: Any, boxes: Array, scores: Array, most: Array, iou:
     """Choose boxes in order of scores, and drop the others that overlap a chosen box by more than `iou`."""
     if boxes.shape != (*scores.shape, 4) or scores.ndim != 1:
         raise ValueError(f"non_max_suppression: boxes {boxes.shape} and scores {scores.shape} are not [n, 4] and [n]")
+    # A box may name any two opposite corners.
     corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
     left = np.argsort(-scores, kind="stable")  # of equal scores, the first
     left = left[scores[left] > least]
@@ -262,6 +267,7 @@ def _suppress_softly(
         kept_scores.append(current[best])
         left = left[left != best]
         overlap = _intersection_over_union(corners[best], corners[left])
+        # A Gaussian of the overlap with TensorFlow's scale: the paper's exponent has no factor 1/2.
         factors = np.exp(-(overlap**2) / (2 * sigma)) if sigma > 0 else np.ones_like(overlap)
         current[left] *= np.where(overlap <= iou, factors, 0)
         left = left[overlap <= iou]

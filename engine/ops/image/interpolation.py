@@ -89,6 +89,7 @@ def _nearest_taps(axis: _Axis) -> Taps:
 def _linear_taps(axis: _Axis) -> Taps:
     positions = axis.positions()
     low = np.floor(positions)
+    # A position outside of the image has the border as both pixels, so that the border's value is repeated.
     part = positions - low
     indices = np.stack([axis.bound(low), axis.bound(np.ceil(positions))], 1)
     return Taps(indices, np.stack([1 - part, part], 1).astype(np.float64))
@@ -100,9 +101,11 @@ def _cubic_taps(axis: _Axis) -> Taps:
     low = np.floor(positions)
     part = np.rint((positions - low) * np.float32(_STEPS)).astype(np.float64)[:, None] / _STEPS
     a = -0.5 if axis.half_pixel_centers else -0.75
+    # Distances of the position to the two adjacent pixels, and to the two after these.
     near, far = np.concatenate([part, 1 - part], 1), np.concatenate([1 + part, 2 - part], 1)
     inner = ((a + 2) * near - (a + 3)) * near * near + 1
     outer = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
+    # Pixels low - 1, low, low + 1 and low + 2.
     weights = np.stack([outer[:, 0], inner[:, 0], inner[:, 1], outer[:, 1]], 1)
     wanted = low[:, None] + np.arange(-1, 3)
     indices = axis.bound(wanted)
@@ -122,6 +125,7 @@ def _area_taps(axis: _Axis) -> Taps:
     first = np.floor(start)
     count = int((np.ceil(stop) - first).max(initial=0))
     pixels = first[:, None] + np.arange(count, dtype=np.float32)
+    # Negative for pixels beyond the end of a place: `count` fits the place with the most pixels.
     covered = np.minimum(pixels + 1, stop[:, None]) - np.maximum(pixels, start[:, None])
     return Taps(axis.bound(pixels), np.maximum(covered, 0).astype(np.float64) / np.float64(scale))
 

@@ -256,6 +256,7 @@ def _window_similarities(
     # Stacked, the four moments are averaged by a single filter.
     parts = _gaussian_means(stack([x, y, x * y, square(x) + square(y)]), size, sigma)
     mean_x, mean_y, products, squares = unstack(parts, 4)
+    # Moments minus products of means: twice the covariance, and the sum of the variances.
     both, each = mean_x * mean_y * 2, square(mean_x) + square(mean_y)
     return (both + c1) / (each + c1), (products * 2 - both + c2) / (squares - each + c2)
 
@@ -316,6 +317,8 @@ def ssim_multiscale(
             x, y = _halve_images(x), _halve_images(y)
         x, y = _with_windows(x, size), _with_windows(y, size)
         luminance, structure = _window_similarities(x, y, size, filter_sigma, (largest * k1, largest * k2))
+        # Luminance counts in the smallest size only (Wang et al., 2003); the mean over channels follows after the
+        # powers.
         found = reduce_mean(luminance * structure if number == len(powers) - 1 else structure, _PIXELS[:2])
         # A negative similarity has no fractional power.
         factors.append(apply("Pow", relu(found), scalar_like(power, found)))

@@ -137,6 +137,7 @@ def _substitute_rows(a: Any, b: Any, lower: bool) -> Any:
     x = b.copy()
     for i in range(n) if lower else range(n - 1, -1, -1):
         known = slice(0, i) if lower else slice(i + 1, n)
+        # `None` keeps row i a matrix of one row, for a product of many matrices.
         x[..., i, :] -= (a[..., i, None, known] @ x[..., known, :])[..., 0, :]
         x[..., i, :] /= a[..., i, i, None]
     return x
@@ -149,6 +150,7 @@ def _each_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> Any:
     matrices = zip(a.reshape(-1, n, n), b.reshape(-1, n, k), x.reshape(-1, n, k), strict=True)
     solve = scipy_linalg().solve_triangular
     for matrix, right, out in matrices:
+        # 2 is SciPy's number for the adjoint; without its check NaN passes on to the result, as in the other kernels.
         out[...] = solve(matrix, right, 2 if adjoint else 0, lower, check_finite=False)
     return x
 

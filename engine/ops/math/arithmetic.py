@@ -88,6 +88,7 @@ divide: Binary = declare_binary(
     "Divide elementwise; integers are refused (use ``floordiv`` or cast them).",
     kernel=Ufunc("divide"),
     shape=_infer_quotient_shape,
+    # The second slope is -z / y: the square in -x / y ** 2 overflows earlier.
     gradient=lambda x, y, z, g: (divide_unless_zero(g, conj(y)), -multiply_unless_zero(g, conj(z / y))),
     samples=make_samples(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
     examples={"[7.0, -7.0], 2": "array([ 3.5, -3.5], dtype=float32)"},
@@ -159,6 +160,7 @@ def _slope_exponent(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    # With an exponent of 0 the power is constant, even where x ** (y - 1) is infinite.
     slope = multiply_unless_zero(y, pow(x, _slope_exponent(x, y)))
     # The logarithm of 1 stands in where `x` has none, so that no NaN reaches the cotangent of `y`.
     defined = apply("NotEqual", x, 0) if x.dtype.is_complex else x > 0

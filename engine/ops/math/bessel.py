@@ -67,13 +67,17 @@ def _scaled_i(order: int) -> Callable[..., Any]:
             return near
         x = arrays.cast_to_accumulator(xp, x)
         size = xp.absolute(x)
+        # Half of the range of exp: a kernel that multiplies I by exp(-x) is finite up to twice this value, and eight
+        # terms are exact to the last digit from here on (44 for float32, 354 for float64).
         is_far = size > math.log(np.finfo(x.dtype).max) / 2
+        # 1 stands in for near arguments, so that the unused expansion divides by no 0.
         size = xp.where(is_far, size, xp.ones((), x.dtype))
         term = total = xp.ones(x.shape, x.dtype)
         for k in range(1, 9):
             term = term * (((2 * k - 1) ** 2 - 4 * order**2) / (8 * k)) / size
             total = total + term
         far = total / xp.sqrt(size * (2 * math.pi))
+        # The expansion is of abs(x), and functions I of odd orders are odd.
         return xp.where(is_far, far * xp.sign(x) if order % 2 else far, near)
 
     return compute_scaled_i
@@ -110,6 +114,7 @@ bessel_i0: Unary = _declare_bessel(
 bessel_i1: Unary = _declare_bessel(
     "i1",
     "Modified Bessel function of the first kind and order 1",
+    # DLMF, 10.29.1; the shorter I0 - I1 / x divides by 0 at 0.
     lambda x, y: (bessel_i0(x) + apply("BesselI", x, order=2)) * 0.5,
     [Sample([_X], _integral_of_i(1))],
     {"np.array([0.0, 1.0])": "array([0.       , 0.5651591])"},
@@ -118,6 +123,7 @@ bessel_i1: Unary = _declare_bessel(
 bessel_i0e: Unary = _declare_bessel(
     "i0e",
     "Modified Bessel function of the first kind and order 0, times ``exp(-abs(x))``",
+    # The last term is the derivative of the factor exp(-abs(x)).
     lambda x, y: bessel_i1e(x) - sign(x) * y,
     [
         Sample([_X[1:]], _integral_of_i(0, True)),
@@ -148,6 +154,7 @@ bessel_j0: Unary = _declare_bessel(
 bessel_j1: Unary = _declare_bessel(
     "j1",
     "Bessel function of the first kind and order 1",
+    # DLMF, 10.6.1; J0 - J1 / x divides by 0 at 0.
     lambda x, y: (bessel_j0(x) - apply("BesselJ", x, order=2)) * 0.5,
     [Sample([_X], _integral_of_j(1))],
     {"np.array([0.0, 1.0])": "array([0.        , 0.44005059])"},
@@ -167,6 +174,7 @@ bessel_y0: Unary = _declare_bessel(
 bessel_y1: Unary = _declare_bessel(
     "y1",
     "Bessel function of the second kind and order 1; NaN for negative numbers",
+    # DLMF, 10.6.2; the division is harmless because Y1 itself has no limit at 0.
     lambda x, y: bessel_y0(x) - y / x,
     [
         Sample([f64([0.5, 1, 6.25])], f64([-1.4714723926702431, -0.7812128213002887, -0.23258974169251221])),
@@ -186,6 +194,7 @@ bessel_k0: Unary = _declare_bessel(
 bessel_k1: Unary = _declare_bessel(
     "k1",
     "Modified Bessel function of the second kind and order 1; NaN for negative numbers",
+    # DLMF, 10.29.2.
     lambda x, y: -bessel_k0(x) - y / x,
     [Sample([_POSITIVE], _integral_of_k(1)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
     {"np.array([0.0, 1.0])": "array([       inf, 0.60190723])"},
@@ -202,6 +211,7 @@ bessel_k0e: Unary = _declare_bessel(
 bessel_k1e: Unary = _declare_bessel(
     "k1e",
     "Modified Bessel function of the second kind and order 1, times ``exp(x)``; NaN for negative numbers",
+    # The sum of K1 and its derivative -K0 - K1 / x, times exp(x).
     lambda x, y: y * (1 - 1 / x) - bessel_k0e(x),
     [Sample([_POSITIVE], _integral_of_k(1, True)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
     {"np.array([1.0, 1000.0])": "array([1.63615349, 0.03964813])"},
@@ -225,6 +235,7 @@ def _i_of_order(xp: Any, x: Any, order: int, scaled: bool) -> Any:
 
 def _i_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x,), n, scaled = op.inputs, op.attrs["order"], op.attrs["scaled"]
+    # Orders 0 and 1 are operations of their own, which run on devices as well.
     first = bessel_i1e if scaled else bessel_i1
     below = first(x) if n == 2 else apply("BesselI", x, order=n - 1, scaled=scaled)
     slope = (below + apply("BesselI", x, order=n + 1, scaled=scaled)) * 0.5

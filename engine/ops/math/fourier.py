@@ -72,6 +72,8 @@ def _compute_fft(xp: Any, x: Any, rank: int, inverse: bool) -> Any:
 def _transform_gradient(op: Operation, g: Tensor) -> list[Any]:
     rank, inverse = op.attrs["rank"], op.attrs["inverse"]
     count = _count_points(op.inputs[0], rank, g.dtype)
+    # F is its own transpose, and its conjugate is the inverse times the number of points n; the inverse has the
+    # factor 1 / n.
     back = apply("FFT", g, rank=rank, inverse=not inverse)
     return [back / count if inverse else back * count]
 
@@ -136,6 +138,7 @@ def _real_gradient(op: Operation, g: Tensor) -> list[Any]:
     size = size_along(x, -1)
     # IRFFT adds paired frequencies twice, for their negatives too; the adjoint adds each frequency once.
     back = apply("IRFFT", _weight_frequencies(g, size, 1.0, 0.5), size, rank=rank)
+    # IRFFT divides by the number of points, which the adjoint of RFFT does not.
     return [back * _count_points(x, rank, x.dtype)]
 
 

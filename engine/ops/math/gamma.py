@@ -58,6 +58,7 @@ digamma: Unary = declare_unary(
 def _compute_polygamma(xp: Any, a: Any, x: Any) -> Any:
     """Compute ``(-1) ** (a + 1) * gamma(a + 1) * zeta(a + 1, x)``, and ``digamma(x)`` for order 0."""
     a, x = (t.astype(xp.float32) if t.dtype.itemsize == 2 else t for t in (a, x))
+    # DLMF, 25.11.12; the sign (-1) ** (a + 1) is -1 for even orders and 1 for odd ones.
     half = a / 2
     sign = xp.where(xp.floor(half) == half, -xp.ones((), a.dtype), xp.ones((), a.dtype))
     # Order 2 stands in for orders without a result here, so that both functions are finite.
@@ -115,6 +116,7 @@ def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
 
 
 def _zeta_gradient(x: Tensor, q: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    # DLMF, 25.11.17; the derivative by x has no closed form and is summed by ZetaSlope.
     by_x, by_q = apply("ZetaSlope", x, q, order=1), zeta(x + 1, q)
     return multiply_unless_zero(g, by_x), -multiply_unless_zero(g * x, by_q)
 
@@ -168,6 +170,7 @@ def _zeta_slope_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x, q), n = op.inputs, op.attrs["order"]
     lower = zeta(x + 1, q) if n == 1 else apply("ZetaSlope", x + 1, q, order=n - 1)
     by_x = apply("ZetaSlope", x, q, order=n + 1)
+    # The n-th derivative by x of -x * zeta(x + 1, q), by Leibniz's rule: only two terms because x is linear.
     by_q = -(x * apply("ZetaSlope", x + 1, q, order=n) + float(n) * lower)
     return [sum_to(multiply_unless_zero(g, by_x), x), sum_to(multiply_unless_zero(g, by_q), q)]
 

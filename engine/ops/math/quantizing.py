@@ -63,6 +63,7 @@ def _bits_of_dtype(dtype: DType) -> int:
 def _round_away(x: Tensor) -> Tensor:
     """Round to the nearest whole number, halves away from zero."""
     size = abs(x)
+    # `floor(size + 0.5)` would round 0.49999997 up, because this sum is 1 in float32
     whole = floor(size)
     return sign(x) * (whole + apply("Cast", size - whole >= 0.5, dtype=x.dtype))  # type: ignore[no-any-return]
 
@@ -94,6 +95,7 @@ def _scaled_range(low: Tensor, high: Tensor, least: int, most: int) -> tuple[Ten
 def _first_range(low: Tensor, high: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     """Return the steps per unit of a MIN_FIRST range, and its smallest number in whole steps."""
     steps = float(1 << bits)
+    # equal to (steps - 1) / (high - low) except in the last digit, where TensorFlow's order of operations decides
     scale = steps / ((high - low) * (steps / (steps - 1)))
     return scale, _round_away(low * scale)
 
@@ -157,7 +159,9 @@ def quantize(
     wide = dtypes.float64 if target is dtypes.int32 else dtypes.float32
     x = convert_to_tensor(input, dtypes.float32)
     low, high = _range_ends(min_range, max_range, x, _slice_axis(axis), wide)
+    # a least width, relative to the ends: a range of width 0 would divide by 0
     given = apply("Maximum", apply("Maximum", abs(low), abs(high)), 1) * ensure_minimum_range
+    # the range always contains 0, as in TensorFlow
     low = apply("Minimum", low, 0)
     high = apply("Maximum", apply("Maximum", high, low + given), 0)
     value = apply("Cast", x, dtype=wide)
@@ -178,6 +182,7 @@ def quantize(
 
 def _as_integers(places: Tensor, target: DType, ends: tuple[Tensor, Tensor], name: str | None) -> Quantized:
     """Clip whole numbers to an integer dtype; return the integers with the ends of the range."""
+    # the largest number first, for `Minimum`; then the smallest, for `Maximum`
     bounds = (constant(np.asarray(v).astype(places.dtype.numpy)) for v in (target.max, target.min))
     cut = apply("Maximum", apply("Minimum", places, next(bounds)), next(bounds))
     low, high = (apply("Reshape", apply("Cast", end, dtype=dtypes.float32), _end_shape(end)) for end in ends)
@@ -251,6 +256,7 @@ def dequantize(
         scale = (high - low) / (most - least)
         start = low
         if mode == "MIN_FIRST":
+            # a range of width 0 has a scale of 0
             flat = apply("Equal", high, low)
             start = apply("Where", flat, low, _round_away(low / apply("Where", flat, 1, scale)) * scale)
         found = (value - least) * scale + start

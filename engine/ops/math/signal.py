@@ -23,6 +23,7 @@ def _roll_by_half(x: Any, axes: Any, forward: bool, name: str | None) -> Tensor:
     rank = known_rank(tensor, "fftshift")
     for axis in range(rank) if axes is None else static_ints(axes, "axes"):
         size = dimension_of(tensor, at := axis_within(axis, rank, "axes"))
+        # Rolled forward by size // 2, the first element is the one at size - size // 2.
         middle = size - size // 2 if forward else size // 2
         before = (slice(None),) * at
         halves = [tensor[(*before, slice(middle, None))], tensor[(*before, slice(None, middle))]]

@@ -259,6 +259,7 @@ def ctc_loss(
     if not logits_time_major:
         x = transpose(x, [1, 0, 2])
     blank = 0 if blank_index is None else static_int(blank_index, "blank_index")
+    # With an unknown number of classes the blank stays negative, which `_check_blank` rejects.
     if blank < 0 and x.rank == 3 and x.shape[2] is not None:
         blank += x.shape[2]
     given = map(index_tensor, (labels, label_length, logit_length))

@@ -50,6 +50,7 @@ def states_of(labels: Array, lengths: Array, blank: int) -> States:
     classes[:, 1::2] = labels
     classes[~is_state] = blank
     may_skip = np.zeros(classes.shape, np.bool_)
+    # Only labels, the odd states, are reached by a skip; state 1 has no label before it.
     may_skip[:, 3::2] = (classes[:, 3::2] != classes[:, 1:-2:2]) & is_state[:, 3::2]
     # A path ends in the last label, or in the blank after it; without labels there is only the blank.
     is_last = is_state & (numbers >= 2 * lengths[:, None] - 1)
@@ -145,6 +146,7 @@ class Paths:
         if len(forward) == 1:
             return softmax  # empty: there are no time steps
         # Posterior of each state; a total of -inf is hidden, because its difference to -inf is NaN.
+        # `forward` includes the probability of its own step and `backward` does not, so that the sum counts it once.
         here = xp.stack(forward[1:], 1) + xp.stack(self.backward(), 1) - hide_jet(xp, total, is_possible)[:, None]
         states = exponentiate_jet(xp, hide_jet(xp, here, here[0] != _NEVER, _NEVER))
         surplus = softmax - self._by_class(states, softmax.shape)

@@ -32,6 +32,7 @@ _P = f64([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]])
 
 def _softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
     y = op.outputs[0]
+    # The Jacobian is diag(y) - y @ y^T, which is never made.
     return [(g - reduce_sum(g * y, op.attrs["axis"], keepdims=True)) * y]
 
 
@@ -98,6 +99,7 @@ def softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
 
 
 def _log_softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
+    # The softmax is the exponential of the result, which needs no second reduction.
     return [g - apply("Exp", op.outputs[0]) * reduce_sum(g, op.attrs["axis"], keepdims=True)]
 
 

@@ -158,6 +158,7 @@ class MapStorage(SharedResource):
     def snapshot(self) -> Any:
         """Return the elements, each as key, numbers of its components, and components."""
         entries = [(key, each) for key, entry in self.whole.items() for each in (entry, *self.behind.get(key, ()))]
+        # Places of the elements of which a take has already taken components.
         rest = {i for i, (_, entry) in enumerate(entries) if len(entry) < len(self.spec.elements.dtypes)}
         saved: dict[str, Any] = {"whole": saved_entries([each for i, each in enumerate(entries) if i not in rest])}
         if rest:  # with their places among all elements
@@ -172,6 +173,7 @@ class MapStorage(SharedResource):
             )
             if any(len(entry) != len(self.spec.elements.dtypes) for _, entry in whole):
                 raise ValueError("components of a whole element are missing")
+            # Ascending places: each insertion finds all elements in front of its place present.
             for place, *each in saved.get("partly_taken", ()):
                 whole.insert(int(place), self._restore_element(*each))
 
@@ -310,6 +312,7 @@ class MapStorage(SharedResource):
 
     def _has_place_for(self, put: PutAt) -> bool:
         capacity = self.spec.capacity
+        # Woken puts have not added their elements yet, but the places are theirs.
         return not put.need or capacity <= 0 or self.size + self.putters.promised < capacity
 
     def _has_memory_for(self, put: PutAt) -> bool:
@@ -318,6 +321,7 @@ class MapStorage(SharedResource):
 
     def _go_on_putting(self, put: PutAt) -> None:
         """Finish a woken put: check again, as other puts of the key may have come first."""
+        # Leave first: from here on the components themselves count, and no longer the promise.
         self.putters.leave(put)
         try:
             if put.error is not None:
@@ -374,6 +378,7 @@ class MapStorage(SharedResource):
             self.behind[key] = others
             if first is there:
                 return
+            # An older element was returned: it takes the key's place, and `there` now waits in `behind`.
             del self.whole[key]
             entry = first
         elif self.spec.ordered:
@@ -420,6 +425,7 @@ class MapStorage(SharedResource):
             if entry.serial == part.serial:
                 entry.update(part.components)
                 break
+        # The element had left with its last component: make it anew, with its serial as its place in the order.
         else:
             self._insert_whole(part.key, Entry(part.components, part.serial))
         self.serve()

@@ -181,6 +181,7 @@ class InRing(FirstInFirstOut):
 
     def batch(self, entries: list[Any], spec: ElementSpec, padded: bool) -> Element:
         """Return the entries' elements stacked along a new first axis."""
+        # A single entry of rows is the batch already, without a copy.
         if len(entries) == 1 and len(entries[0][1]) > 1:
             return entries[0][0]  # type: ignore[no-any-return]
         parts = [_rows_of_entry(*entry) for entry in entries]
@@ -261,6 +262,7 @@ class SmallestFirst(FirstInFirstOut):
     def push(self, element: Element) -> None:
         """Insert an element."""
         self._count += 1
+        # The arrival number decides between equals, and keeps heapq from comparing arrays.
         heapq.heappush(self._heap, (int(element[0]), self._count, element))
 
     def available(self, closed: bool) -> int:
@@ -351,6 +353,7 @@ class Shuffled(FirstInFirstOut):
 
 def _random_bits(seed: int, number: int) -> int:
     """Return 64 random bits for a number: SplitMix64 (Steele, Lea, Flood 2014)."""
+    # The generator's state after `number` + 1 steps, computed at once: a draw depends on no earlier draw.
     x = (seed + (number + 1) * 0x9E3779B97F4A7C15) & _MASK
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK

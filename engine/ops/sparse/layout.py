@@ -254,6 +254,7 @@ def sparse_concat(
 
 def _size_checks(sizes: list[list[Any]], along: int) -> list[Tensor]:
     """Return checks that all sizes except those along an axis are equal."""
+    # Sizes along the axis may differ: 0 in their place makes them equal.
     others = [with_size(size, along, 0) for size in sizes]
     return [same_sizes(others[0], other, "sparse_concat") for other in others[1:]]
 

@@ -94,6 +94,7 @@ def _by_scipy(row: Any, column: Any, values: Any, shape: tuple[int, int], b: Any
     else:
         starts = np.zeros(shape[0] + 1, np.int64)
         np.cumsum(np.bincount(row, minlength=shape[0]), out=starts[1:])
+        # Columns of a row may be unsorted or repeated: products need neither order nor uniqueness.
         matrix = sparse.csr_array((values, column, starts), shape)
     return (matrix.T if adjoint else matrix) @ b
 
@@ -101,6 +102,7 @@ def _by_scipy(row: Any, column: Any, values: Any, shape: tuple[int, int], b: Any
 def _product_gradient(op: Operation, g: Tensor) -> list[Any]:
     indices, values, sizes, b = op.inputs
     if op.attrs["adjoint"]:
+        # The adjoint exchanges the roles: a value in row r and column c meets row r of `b` and row c of `g`.
         to_values = apply("SampledProduct", indices, b, conj(g))
     else:
         to_values = apply("SampledProduct", indices, g, conj(b))

@@ -52,6 +52,7 @@ class _Part(NamedTuple):
     def overlap(self, other: _Part) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Return the slices of the intersection with another part, within this part and within `other`."""
         both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(self.bounds, other.bounds, strict=True)]
+        # Without an intersection a > b: the stop is raised to the start, so that both slices are empty.
         mine = tuple(slice(a - own[0], max(a, b) - own[0]) for (a, b), own in zip(both, self.bounds, strict=True))
         its = tuple(slice(a - own[0], max(a, b) - own[0]) for (a, b), own in zip(both, other.bounds, strict=True))
         return mine, its
@@ -293,6 +294,7 @@ def _assemble_part(file: TensorFile, name: str, part: _Part, sources: Sequence[t
     found = np.zeros(part.own_shape, bool)
     for key, source in sources:
         mine, its = part.overlap(source)
+        # A source without overlap is not read.
         if prod(out[mine].shape):
             out[mine], found[mine] = file[key].copy()[its], True
     if not found.all():

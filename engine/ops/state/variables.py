@@ -163,7 +163,9 @@ class VariableSlot(Resource):
                 self._check_rows(old.shape, np.asarray(indices), _shape_of(updates), operation)
             return _write_exclusively(old if alone else old.copy(), lambda out: put(out, indices, updates))
 
+        # In bytes whose copy takes as long; the number only decides whether the update runs in a thread.
         touched = _ROW_BY_ROW * (np.size(indices) * 8 + getattr(updates, "nbytes", 0))
+        # A buffer with readers is copied as a whole before its rows are changed.
         copied = 0 if self._buffer is None or self._is_alone() else self._buffer.nbytes
         return self._update_value(change_rows, touched + copied, context)
 
@@ -185,6 +187,8 @@ class VariableSlot(Resource):
             The new buffer, or an awaitable.
         """
         calls = None if context is None else context.step.long_calls
+        # A short update waits for its turn in the same way while another is running, so that updates keep their
+        # order.
         if context is not None and calls is not None and (nbytes >= copies.LARGE or self.turns.taken):
             return self._update_in_thread(context.step.later(change))
         if self.turns.taken:
@@ -200,6 +204,7 @@ class VariableSlot(Resource):
     async def _update_in_thread(self, call: Callable[..., LongCall]) -> Continuation:
         """Run an update in a thread in its turn; a started update ends before a cancelled step does."""
         async with self.turns.turn():
+            # Counted before the call, whose argument refers to the buffer too.
             alone = self._is_alone()
             running = call(self._buffer, alone)
             try:
@@ -275,6 +280,7 @@ def _can_copy_into(buffer: Array | None, array: Array) -> bool:
     if buffer is None or isinstance(array, UnreadArray):
         return False
     same = buffer.shape == array.shape and buffer.dtype == array.dtype
+    # Both on the host or both on a device: `np.copyto` does not cross between memories.
     return same and isinstance(buffer, np.ndarray) == isinstance(array, (np.ndarray, np.generic))
 
 

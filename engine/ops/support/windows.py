@@ -54,6 +54,7 @@ class Windows:
         last = min(self.count, (self.size - 1 + offset) // self.stride + 1)
         if last <= first:
             return slice(0, 0), slice(0, 0)
+        # The stop is one after the last element, so that both slices have `last - first` entries.
         start = first * self.stride - offset
         return slice(first, last), slice(start, start + (last - first - 1) * self.stride + 1, self.stride)
 
@@ -74,6 +75,7 @@ def windows_along(size: int, window: int, stride: int, rate: int, padding: Any) 
     if padding == "VALID":
         before = 0
     elif padding == "SAME":
+        # The number of windows follows from the stride alone; an odd element of padding goes after the image.
         before = max((count - 1) * stride + reach - size, 0) // 2
     else:
         before = padding[0]
@@ -122,6 +124,7 @@ def check_not_empty(windows: Sequence[Windows]) -> None:
 def iterate_places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
     """Yield, per place in a window, its number, the index of windows with an element there, and the element index."""
     lead = (slice(None),) * spatial_axes(attrs)[0]
+    # row-major: the number is the place's index in the flattened window.
     for number, place in enumerate(itertools.product(*(range(each.window) for each in windows))):
         pairs = [each.at(k) for each, k in zip(windows, place, strict=True)]
         yield number, (*lead, *(outer for outer, _ in pairs)), (*lead, *(inner for _, inner in pairs))
@@ -225,6 +228,7 @@ def spatial_numbers(value: Any, rank: int, what: str, channels_first: bool = Fal
     if len(numbers) == rank + 2:
         first = 2 if channels_first else 1
         others = numbers[:first] + numbers[first + rank :]
+        # The empty tuple fails the check below.
         numbers = numbers[first : first + rank] if others == (1, 1) else ()
     if len(numbers) != rank or min(numbers) < 1:
         raise GraphError(
@@ -275,6 +279,7 @@ def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:
     if len(pairs) == rank + 2:
         first = 2 if channels_first else 1
         others = {*pairs[:first], *pairs[first + rank :]}
+        # Pairs that pad the batch or the channels stay too many, and `check_padding` rejects them.
         pairs = pairs[first : first + rank] if others == {(0, 0)} else pairs
     return pairs
 
