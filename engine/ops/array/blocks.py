@@ -307,6 +307,7 @@ def required_space_to_batch_paddings(
     known = [static_value(tensor) for tensor in tensors]
     if any(value is None for value in known):
         sizes, blocks, around = tensors
+        # The least number that makes the padded size a multiple of the block.
         missing = apply("FloorMod", -(sizes + apply("Sum", around, axis=(1,))), blocks)
         # Mul by 0 makes zeros of the shape of `missing`
         behind = apply("Stack", [apply("Mul", missing, 0), missing], axis=1)

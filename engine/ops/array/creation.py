@@ -221,6 +221,7 @@ def _range_shape(op: Operation) -> Shape:
 
 def _compute_range(xp: Any, start: Any, limit: Any, delta: Any) -> Any:
     first, step = start.item(), delta.item()
+    # floats count in float64, whatever the dtype of the result, and are rounded once
     counter = xp.arange(_range_length(first, limit.item(), step), dtype=None if start.dtype.kind in "iu" else float)
     # a product for each number, since a running sum would add up rounding errors
     return (first + counter * step).astype(start.dtype)

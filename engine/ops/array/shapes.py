@@ -350,5 +350,6 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
     ...     tg.squeeze(x).shape, tg.squeeze(x, axis=0).shape
     (Shape(2), Shape(2, 1))
     """
+    # an empty list of axes means all axes of size 1, as in TensorFlow
     axes = None if axis is None else static_ints(axis) or None
     return apply("Squeeze", input, name=name, axis=axes)  # type: ignore[no-any-return]

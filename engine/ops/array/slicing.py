@@ -61,6 +61,7 @@ def _compute_slice(xp: Any, x: Any, begin: Any, size: Any) -> Any:
     ends = [n if k == -1 else b + k for n, b, k in zip(x.shape, begin.tolist(), size.tolist(), strict=True)]
     if any(not 0 <= b <= e <= n for n, b, e in zip(x.shape, begin.tolist(), ends, strict=True)):
         raise ValueError(f"slice: begin {begin.tolist()} and size {size.tolist()} reach outside of shape {x.shape}")
+    # with the Ellipsis the result is an array even of rank 0
     return x[(*map(builtins.slice, begin.tolist(), ends), ...)]
 
 

@@ -472,6 +472,7 @@ def assert_near(
             operation=x.op,
             hint="use assert_equal for integers",
         )
+    # Ten epsilons as in TensorFlow, of ml_dtypes because NumPy does not know bfloat16.
     default = 10 * float(ml_dtypes.finfo(x.dtype.numpy).eps)  # type: ignore[no-untyped-call]
     relative, absolute = (scalar_like(default, x) if each is None else each for each in (rtol, atol))
     allowed = convert_to_tensor(absolute, x.dtype) + apply("Abs", y) * relative

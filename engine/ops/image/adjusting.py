@@ -70,6 +70,7 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
         found = cast(x, wanted) * (1 / x.dtype.max)
     elif wanted.is_integer:
         # Short floats could not hold the largest integers.
+        # `cast` truncates: 0.5 more than the largest integer makes 1.0 this integer, as in TensorFlow.
         found = convert(widen_halves(x) * (wanted.max + 0.5), wanted)
     else:
         found = cast(x, wanted)
@@ -225,6 +226,7 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
 
     def turn_hue(x: Tensor) -> Tensor:
         hue, saturation, value = unstack(rgb_to_hsv(x), 3, axis=-1)
+        # A hue is a fraction of the full turn.
         turned = floormod(hue + _scalar_in_dtype(delta, x), _scalar_in_dtype(1.0, x))
         return hsv_to_rgb(stack([turned, saturation, value], axis=-1))
 

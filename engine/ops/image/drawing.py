@@ -43,6 +43,7 @@ def _draw_frames(xp: Any, images: Any, boxes: Any, colors: Any) -> Any:
     drawn = images.copy()
     paint = xp.asarray(colors[:, : images.shape[3]])
     height, width = images.shape[1:3]
+    # Boxes are in fractions of the image: 1 is the last row or column.
     scaled = boxes * np.array([height - 1, width - 1] * 2, boxes.dtype)
     for image, corners in zip(drawn, scaled.astype(np.int64), strict=True):  # whole pixels, truncated
         for number, (top, left, bottom, right) in enumerate(corners.tolist()):

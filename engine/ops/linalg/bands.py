@@ -61,10 +61,12 @@ class Band:
 
     def longest(self, rows: int, columns: int) -> int:
         """Return the length of the longest diagonal."""
+        # The longest diagonal of a band is the one nearest to the main diagonal.
         return min(rows + min(self.upper, 0), columns - max(self.lower, 0))
 
     def check(self, rows: int | None, columns: int | None) -> None:
         """Raise ShapeError if matrices of this size are known not to have all diagonals of the band."""
+        # Diagonal 0 exists in empty matrices too, without elements.
         low = rows is not None and self.lower <= -rows and self.lower != 0
         high = columns is not None and self.upper >= columns and self.upper != 0
         if low or high:
@@ -81,6 +83,7 @@ class Band:
 
     def places(self, rows: int, columns: int) -> Iterator[tuple[int, slice, slice]]:
         """Yield the index of each diagonal, from the upper down, its slice of a flat matrix, and its slice of a row."""
+        # One row down and one column to the right, in a matrix flattened row by row.
         longest, step = self.longest(rows, columns), columns + 1
         for i, k in enumerate(range(self.upper, self.lower - 1, -1)):
             length = min(rows + min(k, 0), columns - max(k, 0))

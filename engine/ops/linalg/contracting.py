@@ -94,6 +94,7 @@ def contract_pair(left: Labelled, right: Labelled, kept: Collection[Any]) -> Lab
         Kept labels of both tensors come first, then kept labels of `left` alone, then of `right` alone.
     """
     shared = set(left.labels) & set(right.labels)
+    # Labels of one operand alone are summed first, which makes the product smaller.
     left, right = left.summed({*shared, *kept}), right.summed({*shared, *kept})
     inner = [x for x in left.labels if x in shared and x not in kept]
     batch = [x for x in left.labels if x in shared and x not in inner]

@@ -54,6 +54,7 @@ def _compute_diag_part(xp: Any, x: Any, k: Any, align: str, padding_value: Any) 
     band, (rows, columns) = _read_band(k, align), x.shape[-2:]
     band.check(rows, columns)
     if band.count == 1:
+        # NumPy's diagonal is a read-only view, which would keep the matrices in memory.
         return xp.diagonal(x, band.upper, -2, -1).copy()
     flat = x.reshape(*x.shape[:-2], rows * columns)
     out = xp.full((*x.shape[:-2], band.count, band.longest(rows, columns)), padding_value, x.dtype)

@@ -52,11 +52,13 @@ def _count_halvings(xp: Any, x: Any) -> Any:
 
 def _pade_approximant(xp: Any, x: Any) -> Any:
     """Return the approximant of matrices whose norm is within the bound (Higham, 2005, equation 2.13)."""
+    # The constant term of numerator and denominator becomes 1; the factor cancels in the quotient.
     b = [c / _PADE[0] for c in _PADE]
     one = xp.asarray(np.eye(x.shape[-1], dtype=x.dtype))
     x2 = xp.matmul(x, x)
     x4 = xp.matmul(x2, x2)
     x6 = xp.matmul(x4, x2)
+    # Six products of matrices in all, x * odd included, for polynomials of degree 13.
     odd = xp.matmul(x6, b[13] * x6 + b[11] * x4 + b[9] * x2) + b[7] * x6 + b[5] * x4 + b[3] * x2 + b[1] * one
     even = xp.matmul(x6, b[12] * x6 + b[10] * x4 + b[8] * x2) + b[6] * x6 + b[4] * x4 + b[2] * x2 + b[0] * one
     odd = xp.matmul(x, odd)

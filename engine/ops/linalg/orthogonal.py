@@ -62,6 +62,7 @@ def _qr_gradient(op: Operation, *given: Tensor | None) -> list[Any]:
     columns = size_along(x, -1)
     if op.attrs["full_matrices"]:
         q, to_q = without_complement(q, to_q, columns)
+        # The other rows of r are 0 for every matrix, so that their cotangent does not count.
         r, to_r = r[..., :columns, :], to_r[..., :columns, :]
     _, _, width, fewer = sizes_of_matrices(op)
     if fewer is not None and fewer == width:

@@ -44,6 +44,7 @@ def _scan_kernel(scan: str) -> Kernel:
 
 
 def _cumsum_gradient(op: Operation, g: Tensor) -> list[Any]:
+    # Element i enters all sums from i on: the adjoint sums from the other end.
     return [apply("Cumsum", g, **{**op.own_attrs, "reverse": not op.attrs["reverse"]})]
 
 

@@ -38,6 +38,7 @@ def _nudge_range(xp: Any, low: Any, high: Any, num_bits: int, narrow_range: bool
     scale = (high - low) / (most - least)
     # An empty range would divide by 0; a step of 1 keeps its zero point finite.
     step = xp.where(scale == 0, xp.ones((), scale.dtype), scale)
+    # A range without 0 is moved until its nearer end is 0.
     zero = _round_half_up(xp, xp.clip(least - low / step, least, most))
     return step, (least - zero) * step, (most - zero) * step
 
@@ -48,6 +49,7 @@ def _fake_quant(xp: Any, x: Any, low: Any, high: Any, num_bits: int, narrow_rang
         x, low, high = (t.astype(xp.float32) for t in (x, low, high))
     step, first, last = _nudge_range(xp, low, high, num_bits, narrow_range)
     inside = xp.maximum(xp.minimum(x, last), first) - first
+    # Relative to the integer of 0, so that 0 comes out exactly.
     zero = _round_half_up(xp, -first / step)
     found = (_round_half_up(xp, inside / step) - zero) * step
     return xp.where((low == 0) & (high == 0), xp.zeros((), x.dtype), found)

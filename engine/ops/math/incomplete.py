@@ -141,6 +141,8 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
 def _log_slopes(a: Tensor, x: Tensor, order: int) -> Tensor:
     """Return the derivative by `a`, of an order, of ``x ** a / gamma(a)``, divided by this function."""
     slopes = [log(x) - digamma(a), *(-polygamma(float(k), a) for k in range(1, order))]
+    # For f with f' = f * s, Leibniz's rule makes f(n + 1) the sum of comb(n, k) * f(n - k) * s(k); `found` is f(n) /
+    # f.
     found: list[Any] = [1.0]
     for n in range(order):
         found.append(sum(math.comb(n, k) * found[n - k] * slopes[k] for k in range(n + 1)))
@@ -149,6 +151,7 @@ def _log_slopes(a: Tensor, x: Tensor, order: int) -> Tensor:
 
 def _igamma_slope_gradient(op: Operation, g: Tensor) -> list[Any]:
     (a, x), n, slope = op.inputs, op.attrs["order"], op.outputs[0]
+    # The quotient rule, with a divisor whose logarithm is (a - 1) * log(x) - x - lgamma(a).
     by_a = apply("IgammaSlope", a, x, order=n + 1) - slope * (log(x) - digamma(a))
     by_x = _log_slopes(a, x, n) - slope * ((a - 1) / x - 1)
     return [sum_to(multiply_unless_zero(g, by_a), a), sum_to(multiply_unless_zero(g, by_x), x)]

@@ -66,6 +66,7 @@ def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Return the cotangents of both factors, summed over leading dimensions that were broadcast."""
     a, b = op.inputs
     ta, tb = op.attrs["transpose_a"], op.attrs["transpose_b"]
+    # Each cotangent is made in the layout of its operand, so that no transpose is a step of its own.
     if ta:
         to_a = matmul(conj(b), g, transpose_a=tb, transpose_b=True)
     else:
@@ -90,6 +91,7 @@ def _compute_matmul(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: boo
 def _matmul_elements(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> int:
     """Return the work of a product in elements of other operations: about eight multiplications each."""
     columns = b.shape[-2 if transpose_b else -1]
+    # Operands may be broadcast over leading dimensions: the larger count is that of the multiplications.
     return int(max(a.size * columns, b.size * a.shape[-1 if transpose_a else -2]) // 8)
 
 
@@ -108,6 +110,7 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
 
     def emit_flat_product(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
         x, matrix = operands if left else operands[::-1]
+        # Flat rows need the inner dimension last, as in an `a` that is not transposed and in a transposed `b`.
         if transpose_a if left else not transpose_b:
             x = emit_transpose(builder, x)
         flat = emit_reshape(builder, x, [-1, inner])

@@ -328,6 +328,7 @@ def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _log_sum_exp_gradient(op: Operation, g: Tensor) -> Tensor:
+    # The softmax: x - y is at most 0, so that the exponential does not overflow.
     slope = apply("Exp", op.inputs[0] - unreduce(op.outputs[0], op))
     return multiply_unless_zero(unreduce(g, op), slope)
 

@@ -73,6 +73,7 @@ def _compute_cumulative_logsumexp(xp: Any, x: Any, axis: int, exclusive: bool, r
 
 
 def _logsumexp_gradient(op: Operation, g: Tensor) -> list[Any]:
+    # The sum of g[j] * exp(x[i] - y[j]) over all results j that include element i.
     return [_exp_sum(op, g, op.inputs[0], -op.outputs[0])]
 
 
@@ -95,6 +96,7 @@ def _exp_sums(xp: Any, g: Any, a: Any, b: Any, axis: int, exclusive: bool, rever
 def _exp_sum_gradient(op: Operation, h: Tensor) -> list[Any]:
     g, a, b = op.inputs
     to_g = _exp_sum(op, h, b, a)
+    # Y is its own derivative by `a`, and `b` enters each term as a factor exp(b[i]) next to g[i].
     return [to_g, h * op.outputs[0], g * to_g]
 
 

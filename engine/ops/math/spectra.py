@@ -54,6 +54,7 @@ def fit_sizes(x: Tensor, sizes: Sequence[Any]) -> Tensor:
     fits = _known_to_fit(x, sizes)
     if all(fits):
         return x
+    # A slice keeps a dimension that is too short as it is; the padding completes it.
     cut = x[(..., *(slice(None, None if fit else size) for fit, size in zip(fits, sizes, strict=True)))]
     if all(_known_to_fit(cut, sizes)):
         return cut

@@ -35,6 +35,7 @@ sigmoid: Unary = declare_unary(
     "Sigmoid",
     "sigmoid",
     "Logistic function ``1 / (1 + exp(-x))``, elementwise.",
+    # Where the exponential overflows to infinity, the quotient is 0, the limit of the function.
     kernel=keep_dtype(lambda xp, x: 1 / (1 + elementary_function(xp, "exp")(-x))),
     fuse=by_step("sigmoid"),
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
@@ -135,6 +136,7 @@ def softsign(features: Any, name: str | None = None) -> Tensor:
 _define_activation(
     "Relu",
     lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)),
+    # By the result, so that the input need not be kept for the gradient.
     lambda x, y, g: apply("Where", y > 0, g, 0),
     make_samples(lambda x: max(x, 0.0), _X),
     where=dtypes.REAL,

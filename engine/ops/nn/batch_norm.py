@@ -81,6 +81,7 @@ def sufficient_statistics(
     x = convert_to_tensor(x)
     along = _static_axes(x, axes)
     moved, offset = x, None
+    # A shift near the mean keeps the difference in `normalize_moments` from canceling.
     if shift is not None:
         offset = convert_to_tensor(shift, x.dtype)
         moved = x - offset
@@ -114,6 +115,7 @@ def normalize_moments(
     share = apply("Reciprocal", convert_to_tensor(counts, total.dtype))
     moved = total * share
     mean = moved if shift is None else moved + shift
+    # The variance of shifted values is the variance of the values: only the mean needs the shift back.
     return mean, apply("Sub", variance_ss * share, square(moved), name=name)
 
 
@@ -268,12 +270,14 @@ def fused_batch_norm(
     scale, offset, mean, variance = (
         each if each is None else _checked_channels(x, each, is_first) for each in (scale, offset, mean, variance)
     )
+    # Moments are computed in the dtype of the scale: float32 for images in float16.
     wide = cast(x, scale.dtype)
     if not is_training:
         center, whole = stop_gradient(mean), stop_gradient(variance)
         return _normalize_with(x, wide, center, whole, scale, offset, epsilon, is_first, name), center, whole
     along = _all_but_channels(x, is_first)
     center = reduce_mean(wide, along)
+    # In a second pass, because the mean of squares minus the squared mean cancels for large means.
     spread = reduce_mean(squared_difference(wide, along_channels(center, x, is_first)), along)
     y = _normalize_with(x, wide, center, spread, scale, offset, epsilon, is_first, name)
     count = _count_reduced(wide, along)
@@ -328,5 +332,6 @@ def _normalize_with(
 ) -> Tensor:
     """Normalize `wide`, in the dtype of the moments; return the result in the dtype of `x`."""
     factor = along_channels(rsqrt(variance + float(epsilon)) * scale, x, is_first)
+    # Centered first: a product of x and the factor, less that of the mean, would cancel for large means.
     centred = wide - along_channels(mean, x, is_first)
     return as_before(apply("Add", centred * factor, along_channels(offset, x, is_first)), x.dtype, name)

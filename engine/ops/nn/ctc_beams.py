@@ -126,6 +126,7 @@ def search_beams(logits: Array, beam_width: int, top_paths: int, merge_repeated:
     beam.add(_Prefix(blank=0.0, total=0.0))
     for step in steps:
         prefixes, beam = beam.best(), _Beam(beam_width)
+        # All begin before any goes on, because `go_on` reads the values of the parent's previous step.
         for prefix in prefixes:
             prefix.begin()
         for prefix in prefixes:

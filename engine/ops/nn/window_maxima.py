@@ -49,6 +49,7 @@ def _first_along(xp: Any, x: Any, place: Any, axis: int, windows: Windows, step:
     """Return the first largest element, or NaN, of each window along an axis, and its place, `step` per element."""
     lead = (slice(None),) * axis
     shape = (*x.shape[:axis], windows.count, *x.shape[axis + 1 :])
+    # -1 marks a window without an element so far.
     best, where = xp.full(shape, lowest_value(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
     for k in range(windows.window):
         outer, inner = ((*lead, part) for part in windows.at(k))
@@ -228,6 +229,7 @@ define(
 def _pick_filter_elements(xp: Any, filter: Any, place: Any, **attrs: Any) -> Any:
     rows = filter.reshape(patch_size(attrs), filter.shape[-1])
     channels = xp.arange(filter.shape[-1])
+    # The last axis of `place` counts channels, along which `channels` broadcasts.
     return rows[place, channels]
 
 

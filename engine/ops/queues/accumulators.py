@@ -210,6 +210,7 @@ class AccumulatorStorage(SharedResource):
             async with self.turns.turn():
                 while self.takers.woken:  # woken takes remove the sum in this turn of the event loop
                     await asyncio.sleep(0)
+                # Compared in its turn: takes before it may have raised `step`.
                 if local_step < self.step:
                     self.dropped += 1
                     return np.bool_(False)
@@ -227,6 +228,7 @@ class AccumulatorStorage(SharedResource):
         finally:
             self._is_adding = False
             outside(self._merge_returned)
+            # Also of a cancelled step: the thread has added the gradient to the sum.
             self.count += has_succeeded(running)
             self.applied += has_succeeded(running)
             del running  # the traceback of its error refers to this frame
@@ -263,6 +265,7 @@ class AccumulatorStorage(SharedResource):
 
     def serve(self) -> None:
         """Wake the first take in line if enough gradients are in; a take empties the sum, so no other is woken."""
+        # A sum that a thread adds to cannot be taken; `apply_elsewhere` serves again after its turn.
         first = None if self.takers.woken or self.turns.taken else self.takers.first_waiting
         if first is not None and self.count >= first.count:
             self.takers.wake(first)
@@ -307,6 +310,7 @@ class AccumulatorStorage(SharedResource):
         if steps_set == self._steps_set:
             self.step -= 1
         self._returned.append(reduction)
+        # Otherwise `_add_elsewhere` merges, after the thread has ended.
         if not self._is_adding:
             outside(self._merge_returned)  # outside of every step's memory limit
         self.serve()

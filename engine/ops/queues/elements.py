@@ -125,6 +125,7 @@ def nbytes_of(element: Element) -> int:
 
 def _check_shape(index: int, got: tuple[int, ...], wanted: Shape, operation: str) -> None:
     """Raise OpError unless component `index` has a shape which the queue accepts."""
+    # Frequent cases come first, because they need no new Shape.
     if (not got and wanted.rank == 0) or wanted.rank is None or wanted.includes(Shape(got)):
         return
     raise OpError(

@@ -60,6 +60,7 @@ class DenseSum:
         if not self.shape.includes(Shape(np.shape(gradient))):
             raise _other_shape(self.name, self.shape, Shape(np.shape(gradient)), operation)
         if self.total is None:
+            # A copy, because the array belongs to the step, which may use its memory again.
             self.total = np.array(gradient)
         else:
             np.add(self.total, gradient, out=self.total)

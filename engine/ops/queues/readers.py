@@ -158,6 +158,7 @@ class ReaderStorage(SharedResource):
 
     def read(self, context: KernelContext, queue: QueueStorage) -> Taken | AsyncResult:
         """Return the next key and record, or an AsyncResult which waits for them."""
+        # Not while another read is in its turn: this one would overtake it.
         if (self._returned or self._taken < len(self._block.records)) and not self._turn.taken:
             return self._next_record()
         return AsyncResult(self._read_later(context, queue), lambda found: found)
@@ -179,6 +180,7 @@ class ReaderStorage(SharedResource):
                 try:
                     await self._read_block(context)
                 except (OSError, EOFError, DamagedRecord):
+                    # The file is given up, so that the next read takes another name.
                     self._path = None
                     self._end_file()
                     raise
@@ -202,6 +204,8 @@ class ReaderStorage(SharedResource):
 
     async def _read_block(self, context: KernelContext) -> None:
         """Read the next block of the current file in a thread; drop the block if the file was ended meanwhile."""
+        # After a restore there is a position without a block: the block at `_start` is read again, and `_taken` of
+        # its records count as delivered.
         behind = bool(self._block.records)
         start = self._block.end if behind else self._start
         threads = context.step.threads
@@ -265,6 +269,7 @@ class ReaderStorage(SharedResource):
     def _next_of_block(self) -> Record:
         """Return the next record of the block; raise DamagedRecord for a damaged one."""
         value = self._block.records[self._taken]
+        # Counted before the check for damage, so that the next read goes on with the next record.
         self._taken += 1
         number = self._before + self._taken
         if isinstance(value, DamagedRecord):

@@ -128,6 +128,7 @@ class QueueStorage(QueueBase, SharedResource):
             If the element does not fit the queue.
         """
         element = self.spec.elements.checked(components, operation, pool)
+        # A put that fits still does not overtake earlier ones.
         waits = self.putters or not self.fits(element)
         if waits:
             self._check_sizes([element], operation)
@@ -151,6 +152,7 @@ class QueueStorage(QueueBase, SharedResource):
         """Put elements in, one after another, or return an AsyncResult which waits until all are in."""
         if self.closed and not self.putters:
             raise closed_queue(self, "is closed", operation)
+        # An empty put succeeds at once, but not before earlier puts.
         if not elements and not self.putters:
             return None
         if not isinstance(elements, Rows):
@@ -200,6 +202,7 @@ class QueueStorage(QueueBase, SharedResource):
         elif self.putters:
             return self.close_later(operation)
         self.closed = True
+        # Waiting takes end now, by a smaller batch or an error, if there are too few elements.
         self.serve()
         return None
 

@@ -43,6 +43,7 @@ def _class_source(draw: np.random.Generator, distribution: str, range_max: int, 
     if not weights.min(initial=0) >= 0 or not 0 < sums[-1] < np.inf:
         raise ValueError("a candidate sampler needs weights that are not negative, and one that is positive")
     last = int(np.searchsorted(sums, sums[-1]))  # the last class with a weight
+    # Rounding may reach the sum of all weights, for which `searchsorted` returns the number of classes.
     return lambda count: np.minimum(np.searchsorted(sums, draw.random(count) * sums[-1], side="right"), last)
 
 

@@ -79,6 +79,7 @@ def _expected_counts(probability: Tensor, tries: Tensor, num_sampled: int, uniqu
     plain = probability * float(num_sampled)
     if unique:
         count = apply("Cast", tries, dtype=dtypes.float64)
+        # 1 - (1 - p) ** tries, without loss of digits for small p.
         met = -expm1(count * log1p(-probability))
         # Unique draws without a rejection count like independent draws, as in TensorFlow.
         plain = apply("Where", apply("Equal", tries, num_sampled), plain, met)

@@ -122,6 +122,7 @@ define(
 def _compute_stateless_gamma(xp: Any, shape: Any, alpha: Any, key: Any) -> Array:
     draw = np.random.Generator(words_of(key))
     size = (*as_sizes(shape), *alpha.shape)
+    # Drawn in float64 and rounded, so that draws of all dtypes agree.
     return copied_in(xp, draw.standard_gamma(alpha.astype(np.float64), size), dtypes.as_dtype(alpha.dtype))
 
 
@@ -201,6 +202,7 @@ define(
 def _compute_stateless_shuffle(xp: Any, value: Any, key: Any) -> Array:
     if not value.ndim:
         raise ValueError("stateless_shuffle takes rows, got a scalar")
+    # The host orders the row numbers; the rows themselves may be on a device.
     order = np.random.Generator(words_of(key)).permutation(value.shape[0])
     return value[xp.asarray(order), ...]  # type: ignore[no-any-return]
 

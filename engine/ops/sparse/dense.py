@@ -85,6 +85,7 @@ def _to_dense_gradient(op: Operation, g: Tensor) -> list[Any]:
     # Overwritten values have no part in the result.
     if not op.attrs["validate_indices"]:
         to_values = apply("Where", apply("LastAtPlace", indices, shape), to_values, scalar_like(0, g))
+    # The default fills every element that no value overwrites.
     return [None, to_values, None, apply("Sum", g) - apply("Sum", to_values)]
 
 

@@ -187,6 +187,7 @@ def _index_tensor(value: Any, empty: list[int]) -> Tensor:
             operation=tensor.op,
             hint="cast them to int64",
         )
+    # A constant is cast now and stays a constant, from which static shapes are read.
     if tensor.op.is_constant:
         return constant(tensor.op.attrs["value"].astype(np.int64))
     return apply("Cast", tensor, dtype=dtypes.int64)  # type: ignore[no-any-return]

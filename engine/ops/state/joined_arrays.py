@@ -75,6 +75,7 @@ def stack_values(xp: Any, values: list[Any]) -> Array:
         return _copy_pieces(
             xp, values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)]
         )
+    # `concatenate` refuses arrays of rank 0.
     if values[0].size == 0 or values[0].ndim == 0:
         return xp.stack(values)  # type: ignore[no-any-return]
     return xp.concatenate(values).reshape(len(values), *values[0].shape)  # type: ignore[no-any-return]

@@ -230,6 +230,7 @@ def _act_on_table(context: KernelContext, table: TableStorage, size: int, functi
     if context.step.threads is None:
         table.fill()
         return function()
+    # Without a thread only if no earlier call is pending, so that calls keep their order.
     if table.is_filled and size <= _LONG and not table.turns.taken:
         return function()
     return AsyncResult(_act_later(context, table, size, function), lambda found: found)
@@ -248,6 +249,7 @@ async def _act_later(context: KernelContext, table: TableStorage, size: int, fun
 
         assert context.step.threads is not None
         call: Any = outside(context.step.threads, fill_and_act)
+        # A cancelled step waits for its thread too: the next turn must not find the table in use.
         await until_ended(call)
         return call.result()
 

@@ -139,6 +139,7 @@ def _source_row(op: Operation) -> tuple[Tensor, Tensor] | None:
     """Return the value whose rows are exactly the array's elements, and the index of the read; None if unknown."""
     handle, index, flow, *zeros = op.inputs
     unstack, new = flow.op, handle.op
+    # An array of fixed size, and as many rows: the unstacking has written each element, and none is written twice.
     if zeros or unstack.type != "TensorArrayUnstack" or new.type != "TensorArrayNew" or new.attrs["dynamic_size"]:
         return None
     rows, size = unstack.inputs[1], static_value(new.inputs[0])

@@ -43,7 +43,9 @@ def _index_array(value: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(value)
     except ValueError:  # rows of several lengths
+        # An array of objects, which the next check refuses.
         array = np.asarray(None)
+    # An empty list is float64 for NumPy, and no error.
     if array.size and array.dtype.kind not in "iu":
         raise DtypeError(
             "this has to be integers",
@@ -96,6 +98,7 @@ def static_fraction(value: Any, name: str) -> float:
 def static_int(value: Any, what: str = "axis") -> int:
     """Return an integer or constant tensor as an int, known while the graph is built; GraphError for anything else."""
     known = static_value(value) if isinstance(value, Tensor) else value
+    # `item` raises ValueError for more than one element.
     try:
         return operator.index(known.item() if isinstance(known, np.ndarray) else known)  # type: ignore[arg-type]
     except (TypeError, ValueError):

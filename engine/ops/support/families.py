@@ -110,6 +110,7 @@ def declare_unary(
     )
 
     def public(x: Any, name: str | None = None) -> Tensor:
+        # A function of the value 0 at 0 leaves all places without a value as they are.
         if keeps_zero and is_sparse(x):
             return x.with_values(apply(type, x.values, name=name))  # type: ignore[no-any-return]
         return apply(type, x, name=name)  # type: ignore[no-any-return]
@@ -167,6 +168,7 @@ def _binary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], 
     def pull_back_binary(op: Operation, g: Tensor) -> list[Any]:
         x, y = op.inputs
         dx, dy = rule(x, y, op.outputs[0], g)
+        # A SumTo only where the operand may have been broadcast.
         return [dx if keeps_shape(x, y) else sum_to(dx, x), dy if keeps_shape(y, x) else sum_to(dy, y)]
 
     return pull_back_binary

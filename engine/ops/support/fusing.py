@@ -123,6 +123,7 @@ def _through_mask(op: Operation) -> Sequence[Tensor]:
 def _has_mask(op: Operation) -> bool:
     """True if the first input is a comparison of floats, of which some operand has all rows, and so has the mask."""
     mask, output = op.inputs[0], op.outputs[0]
+    # Repeated in the fused operation, a comparison would not wait for its control inputs.
     if not is_comparison(mask.op) or mask.op.control_inputs or mask.rank is None:
         return False
     operands = mask.op.inputs
