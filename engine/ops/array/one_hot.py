@@ -35,6 +35,7 @@ def _one_hot_shape(op: Operation) -> Shape:
 def _one_hot(xp: Any, indices: Any, depth: Any, on: Any, off: Any, axis: int) -> Any:
     if int(depth) < 0:
         raise ValueError(f"one_hot: a depth cannot be negative, got {int(depth)}")
+    # Compared with all classes: an index out of range makes a row without a mark, as in TensorFlow.
     hot = xp.moveaxis(indices[..., None] == xp.arange(int(depth)), -1, axis)
     return xp.where(hot, on, off)
 
@@ -81,6 +82,7 @@ def _hot_values(on: Any, off: Any, dtype: Any) -> list[Tensor]:
     given = [convert_to_tensor(v, dtype) for v in (on, off) if v is not None]
     kind = dtypes.as_dtype(dtype or (given[0].dtype if given else dtypes.float32))
     one, zero = (constant(np.asarray(v).astype(kind.numpy)) for v in (1, 0))
+    # A single given value is both the first and the last.
     return [one if on is None else given[0], zero if off is None else given[-1]]
 
 

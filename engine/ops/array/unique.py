@@ -53,6 +53,7 @@ def _compute_unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
     new = xp.concatenate([xp.ones(min(n, 1), dtype=xp.bool_), ordered[1:] != ordered[:-1]])
     starts = xp.nonzero(new)[0]
     ends = xp.concatenate([starts[1:], xp.full(min(n, 1), n, dtype=starts.dtype)])
+    # runs are in the order of values until here, and numbered by the position of their first value
     first = order[starts]
     by_place = xp.argsort(first, kind="stable")
     number = xp.zeros(first.shape, dtype=xp.int64)

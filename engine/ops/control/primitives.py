@@ -114,6 +114,7 @@ define(
 
 def _merge_shape(op: Operation) -> list[Shape]:
     shape = op.inputs[0].shape
+    # Any input may be the one that arrives: the result has only what all shapes have in common.
     for tensor in op.inputs[1:]:
         shape = shape.relax(tensor.shape)
     return [shape, SCALAR]

@@ -191,7 +191,6 @@ def _apply_resize(
     method: str, images: Any, size: Any, align_corners: bool, half_pixel_centers: bool, name: str | None
 ) -> Tensor:
     x = convert_to_tensor(images)
-    # As in TensorFlow interpolated pixels are float32, except that float64 stays.
     if method != "nearest" and x.dtype not in (dtypes.float32, dtypes.float64):
         x = cast(x, dtypes.float32)
     how = {"align_corners": bool(align_corners), "half_pixel_centers": bool(half_pixel_centers)}

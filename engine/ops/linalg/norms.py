@@ -122,6 +122,7 @@ def _of_matrices(x: Tensor, ord: Any, rows: int, columns: int, keepdims: bool, n
     if ord in ("nuc", 2, -2):
         value = _by_singular_values(x, ord, rows, columns, keepdims)
         return apply("Identity", value, name=name)  # type: ignore[no-any-return]
+    # Order 1 compares the sums of columns, taken along the rows; order infinity the sums of rows.
     along, across = (rows, columns) if abs(ord) == 1 else (columns, rows)
     # Both reductions keep their dimensions, because `across` counts in the unreduced tensor.
     sums = reduce_sum(apply("Abs", x), along, True)

@@ -129,6 +129,7 @@ sqrt: Unary = declare_unary(
     "Square root, elementwise; NaN for negative real numbers.",
     kernel=Ufunc("sqrt"),
     keeps_zero=True,
+    # The slope is infinite at 0, where a cotangent of 0 has to stay 0.
     gradient=lambda x, y, g: divide_unless_zero(g, conj(y * 2)),
     samples=make_samples(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
     examples={"[9.0, 2.25]": "array([3. , 1.5], dtype=float32)"},
@@ -355,4 +356,5 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     >>> tg.function(lambda: tg.clip_by_value([-3.0, 0.5, 2.0], 0.0, 1.0)).sync()
     array([0. , 0.5, 1. ], dtype=float32)
     """
+    # Of crossed bounds the lower one holds.
     return maximum(minimum(t, clip_value_max), clip_value_min, name)

@@ -49,7 +49,6 @@ def _fake_quant(xp: Any, x: Any, low: Any, high: Any, num_bits: int, narrow_rang
         x, low, high = (t.astype(xp.float32) for t in (x, low, high))
     step, first, last = _nudge_range(xp, low, high, num_bits, narrow_range)
     inside = xp.maximum(xp.minimum(x, last), first) - first
-    # Relative to the integer of 0, so that 0 comes out exactly.
     zero = _round_half_up(xp, -first / step)
     found = (_round_half_up(xp, inside / step) - zero) * step
     return xp.where((low == 0) & (high == 0), xp.zeros((), x.dtype), found)

@@ -114,12 +114,15 @@ def _by_sum(a: Array, x: Array, order: int) -> Array:
     """Differentiate ``P = x ** a * exp(-x) / gamma(a + 1) * (1 + x / (a + 1) * (1 + x / (a + 2) * ...))``."""
     term = _series_to_order(order, np.ones_like(a))
     total, k = term.copy(), 0
+    # The first term is constant: its derivatives, all 0, must not end the sum.
     while k < 2 or (np.abs(term) > _EPSILON * np.abs(total)).any():
         k += 1
         term[0] *= x / (a + k)
         for i in range(1, order + 1):
+            # The division by a + k + e, coefficient by coefficient.
             term[i] = (term[i] * x - term[i - 1]) / (a + k)
         total += term
+    # X / a is the factor of the sum, divided by the density.
     return x / a * math.factorial(order) * _multiply_series(_power_over_gamma(a + 1, x, order), total)[order]  # type: ignore[no-any-return]
 
 

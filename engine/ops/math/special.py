@@ -70,6 +70,7 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.erfcinv(np.array([0.5, 1e-30]))).sync()
     array([0.47693628, 8.14861622])
     """
+    # `erfinv(1 - x)` would lose the digits of a small x.
     return apply("Mul", ndtri(convert_to_tensor(x) * 0.5), -math.sqrt(0.5), name=name)  # type: ignore[no-any-return]
 
 
@@ -112,6 +113,7 @@ def _spence_slope(x: Tensor) -> Tensor:
     near = apply("Abs", u) < _NEAR
     # Constants stand in where the other branch is chosen, so that derivatives are finite there too.
     small, large, far = (apply("Where", near, *either) for either in ((u, 0), (1, u), (2, x)))
+    # Horner's rule for the series of log(1 + u) / u.
     series: Any = 0.0
     for k in range(_TERMS, 0, -1):
         series = series * -small + 1 / k

@@ -49,6 +49,7 @@ def _window_columns(xp: Any, images: Any, filters: Sequence[int], attrs: Any) ->
     """Return the windows of each group as a matrix, [groups, pixels, elements of a window]."""
     how, along, groups = _read_windows(images.shape, filters, attrs)
     count = math.prod(how["window"])
+    # All windows side by side (im2col), so that a single product of matrices per group is enough.
     windows = xp.zeros((*counts_in(images.shape, along, how), count), images.dtype)
     for number, outer, inner in iterate_places(along, how):
         windows[..., number][outer] = images[inner]

@@ -37,6 +37,7 @@ class OutsideQueue:
 
     def __init__(self, queue: asyncio.Queue[Any]) -> None:
         inner: Any = queue
+        # A subclass with waits of its own is kept alive: only its own methods know how to wait.
         has_own_waits = type(queue).get is not asyncio.Queue.get or type(queue).put is not asyncio.Queue.put
         self._kept: asyncio.Queue[Any] | None = queue if has_own_waits else None
         self._lines = (inner._getters, inner._putters, inner._finished)  # _finished holds the waits of join()
@@ -112,6 +113,7 @@ class OutsideQueue:
         try:
             return await turn
         except BaseException:
+            # Without effect on a turn that was woken, which `cancelled` tells below.
             turn.cancel()
             with suppress(ValueError):
                 line.remove(turn)

@@ -144,6 +144,7 @@ def _compute_series_add(xp: Any, a: Any, b: Any) -> Any:
         if left is None or right is None:
             total.put(index, right if left is None else left)
         else:
+            # The sum of two arrays of rank 0 is a NumPy scalar.
             total.put(
                 index, _compute_series_add(xp, left, right) if isinstance(left, Series) else xp.asarray(left + right)
             )

@@ -18,6 +18,7 @@ Array = np.ndarray[Any, Any]
 
 def _iterate_blocks(values: Iterable[Any]) -> Iterator[list[Any]]:
     remaining = iter(values)
+    # `iter` ends at the first empty block.
     return iter(lambda: list(islice(remaining, BLOCK)), [])
 
 

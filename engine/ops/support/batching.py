@@ -62,6 +62,7 @@ def batch_along(attr: str = "axis") -> BatchRule:
 
 def _behind_first(axis: Any, rank: int) -> Any:
     if axis is None:
+        # All axes except the first, which counts instances.
         return tuple(range(1, rank + 1))
     if isinstance(axis, tuple):
         return tuple(a % rank + 1 for a in axis)

@@ -114,6 +114,7 @@ def reduce_late_axes(type: str, x: Any, axes: Tensor, keepdims: bool, name: str 
     count = apply("Prod", apply("Where", gone, sizes, 1), axis=(0,), keepdims=False)
     rows = apply("Reshape", moved, join_vectors(kept_sizes, [count]))
     found = apply(type, rows, axis=(-1,), keepdims=False)
+    # A single axis lowers the rank by one; several might be repeated, which the step refuses.
     if tensor.rank is not None and axes.shape == [1]:
         found.set_shape([None] * (tensor.rank - 1))
     if not keepdims:
@@ -134,6 +135,7 @@ def gather_along_late(params: Any, indices: Tensor, axis: Tensor, name: str | No
     rows = apply("Gather", moved, indices, axis=0, batch_dims=0)
     rank, depth = rank_of(tensor), rank_of(indices)
     place = from_zero(axis, rank)
+    # The dimensions of the indices move from the front to the place of the axis.
     order = join_vectors(
         number_range(depth, depth + place), number_range(0, depth), number_range(depth + place, depth + rank - 1)
     )

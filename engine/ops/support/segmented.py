@@ -25,6 +25,7 @@ def combine_at(xp: Any, function: str, out: Any, places: Any, updates: Any) -> N
     updates : array of shape [m, width]
     """
     if xp is np:
+        # Flat places, for the fast path of NumPy's `at` for vectors.
         flat = (places.astype(np.intp)[:, None] * out.shape[1] + np.arange(out.shape[1])).reshape(-1)
         add_at(np, out.reshape(-1), flat, updates.reshape(-1), function)
         return
@@ -74,5 +75,6 @@ def places_among_equals(xp: Any, numbers: Any) -> Any:
     order = xp.argsort(numbers, kind="stable")
     ordered = numbers[order]
     places = xp.zeros(numbers.shape, dtype=xp.int64)
+    # `searchsorted` finds the first of equal numbers.
     places[order] = xp.arange(numbers.size) - xp.searchsorted(ordered, ordered)
     return places
