@@ -34,6 +34,7 @@ def _decode_image(xp: Any, contents: Any, channels: int) -> Any:
 
 def _encode_image(xp: Any, image: Any, form: str, quality: int) -> Any:
     _check_image(Shape(image.shape), form)
+    # A PNG loses nothing: its number is the level of compression, by default Pillow's.
     options = {"quality": quality} if form == "JPEG" else {} if quality < 0 else {"compress_level": quality}
     return np.frombuffer(pixels.encode(image, form, **options), np.uint8)
 

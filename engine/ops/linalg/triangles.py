@@ -31,6 +31,7 @@ def _compute_band_part(xp: Any, x: Any, num_lower: Any, num_upper: Any) -> Any:
     rows, columns = x.shape[-2:]
     lower, upper = int(num_lower), int(num_upper)
     above = xp.arange(columns) - xp.arange(rows)[:, None]
+    # A negative number keeps the whole triangle on its side.
     kept = (above >= -(rows if lower < 0 else lower)) & (above <= (columns if upper < 0 else upper))
     # Not a product with a mask, which would keep NaNs outside of the band.
     return xp.where(kept, x, xp.zeros((), x.dtype))

@@ -86,6 +86,7 @@ angle: Unary = declare_unary(
     where=COMPLEX,
     output="T.real",
     kernel=lambda xp, x: xp.asarray(xp.angle(x), x.real.dtype),
+    # Along 1j * z / abs(z) ** 2, the direction in which only the angle changes.
     gradient=lambda x, y, g: apply("DivOrZero", complex(zeros_like(g), g), conj(x)),
     samples=[Sample([_Z], np.vectorize(cmath.phase))],
     examples={"np.array([1j, -1 + 0j])": "array([1.57079633, 3.14159265])"},

@@ -131,5 +131,6 @@ def reduce_euclidean_norm(
     array([ 5., 10.], dtype=float32)
     """
     x = convert_to_tensor(input_tensor)
+    # Squares of integers may overflow their dtype.
     wide = cast(x, dtypes.float64) if x.dtype.is_integer else x
     return cast(apply("Sqrt", reduce_sum(_squared_magnitudes(wide), axis, keepdims)), x.dtype, name)

@@ -119,6 +119,7 @@ def inverse_stft(
     array([2., 3., 4., 5.])
     """
     length = positive_int(frame_length, "frame_length")
+    # Transforms longer than a frame were of frames filled up with zeros.
     frames = fit_sizes(irfft(stfts, [_transform_length(fft_length, length)]), [length])
     if window_fn is not None:
         frames = frames * window_fn(length, dtype=frames.dtype)

@@ -43,6 +43,7 @@ def divide_unless_zero(g: Tensor, divisor: Tensor) -> Tensor:
 @keep_dtype
 def _compute_mul_no_nan(xp: Any, x: Any, y: Any) -> Any:
     is_zero, zero = y == 0, xp.zeros((), y.dtype)
+    # Both factors are replaced: infinity times 0 would be an invalid operation.
     return xp.where(is_zero, zero, x) * xp.where(is_zero, zero, y)
 
 

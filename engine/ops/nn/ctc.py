@@ -50,6 +50,7 @@ def _ctc_paths(xp: Any, logits: Any, directions: Any, *rest: Any, blank: int) ->
 
 
 def _compute_ctc_loss(xp: Any, logits: Any, *rest: Any, blank: int) -> Any:
+    # Without directions the jets hold the values alone.
     paths = _ctc_paths(xp, logits, [], *rest, blank=blank)
     return -paths.total(paths.forward()[-1])[0, :, 0].astype(logits.dtype)
 

@@ -105,6 +105,7 @@ class IteratorStorage(SharedResource):
         self.name: str = name
         self.spec: Sources = spec
         self.source = 0
+        # The session begins with the first iteration over pipeline 0.
         self.iterations: dict[int, int] = {0: 1}
         self.elements: Elements = outside(spec.pipelines[0].open_iterator, name, 0)
 
@@ -158,6 +159,7 @@ class IteratorStorage(SharedResource):
         """Begin the next iteration over the pipeline of a number."""
         number = self.iterations.get(source, 0)
         self.elements.begin_again(self.spec.pipelines[source], number)
+        # Noted last, because the call above may raise.
         self.source, self.iterations[source] = source, number + 1
 
 

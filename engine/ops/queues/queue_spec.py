@@ -66,5 +66,6 @@ class QueueSpec:
             return Shuffled(self.seed, self.min_after_dequeue)
         if self.order == "priority":
             return SmallestFirst()
+        # A ring has places of one size in one block of memory: no padding, no other order, no count of bytes.
         fixed = self.order == "fifo" and self.capacity_bytes < 0 and self.elements.is_small
         return InRing(self.elements.make_ring(self.capacity)) if fixed else FirstInFirstOut()

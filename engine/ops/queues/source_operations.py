@@ -50,6 +50,7 @@ class SourceStorage(QueueStorage):
     def settle(self) -> None:
         """Update the flags of the lines, and end the pump of a closed queue."""
         super().settle()
+        # A pump that closes its own queue is about to end by itself.
         if self.closed and not self.putters and asyncio.current_task() is not self.pump.task:
             self.pump.end()  # the pump may wait for an element without a taker
 

@@ -62,6 +62,7 @@ class StagingStorage(QueueStorage):
 
     def clear(self) -> None:
         """Release all elements except those promised to woken takes."""
+        # The elements promised to woken takes are those that leave first.
         promised = self.order.pop_many(min(len(self.order), self.takers.promised))
         self.order.held.clear()
         self.nbytes = 0

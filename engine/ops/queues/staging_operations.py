@@ -136,6 +136,7 @@ define(
 def _map_get(
     xp: Any, context: KernelContext, area: MapStorage, key: Any, *, indices: Indices, only_fetched: bool, **_: Any
 ) -> Any:
+    # An empty vector of keys stands for any key.
     taken = area.take(None if key.size == 0 else int(key[0]), indices, context.operation)
     return kernel_outputs(context, taken, only_fetched)
 

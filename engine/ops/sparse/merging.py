@@ -121,6 +121,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None, name: str | None = 
     _check_larger(wanted, x)
     same = assert_equal(shape_of(wanted), shape_of(x.dense_shape), "ranks of a sparse tensor and of its new shape")
     with scopes.within(control_inputs=(*scopes.current().control_inputs, same)):
+        # After the comparison of ranks: vectors of different lengths cannot be compared.
         enough = assert_less_equal(x.dense_shape, wanted, "the old and the new shape of a sparse tensor")
     with scopes.within(control_inputs=(*scopes.current().control_inputs, enough)):
         return SparseTensor(x.indices, x.values, apply("Identity", wanted, name=name))

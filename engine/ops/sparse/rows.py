@@ -155,6 +155,7 @@ def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None =
     row, count = sp.indices[:, 0], sizes_of(sp, rank)[0]
     ones = apply("Fill", apply("Shape", row), constant(1))
     is_empty = apply("Equal", sum_of_groups(ones, row, convert_to_tensor(count, dtypes.int64)), 0)
+    # A filling value goes to the first place of its row: (row, 0, ..., 0).
     first = np.eye(1, rank, dtype=np.int64)
     added = apply("NonZero", is_empty) * constant(first)
     default = convert_to_tensor(default_value, None if isinstance(default_value, Tensor) else sp.dtype)

@@ -72,6 +72,7 @@ class SparseTensor:
     [[0.0, 10.0], [0.0, 0.0], [14.0, 0.0]]
     """
 
+    # A NumPy array on the left leaves the operator to the reflected method, if any.
     __array_ufunc__ = None
 
     indices: Tensor

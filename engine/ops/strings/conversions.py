@@ -209,6 +209,7 @@ def _encode_text(text: str, pad: bool) -> str:
     return code if pad else code.rstrip("=")
 
 
+# The padding is removed and restored, because Python's decoder wants groups of four characters.
 def _decode_text(code: str) -> str:
     try:
         # Python's decoder would skip characters outside of the alphabet.

@@ -41,6 +41,7 @@ class IndexedSlices:
     [[2, 0, 2], [[1.0], [0.0], [2.0]]]
     """
 
+    # A NumPy array on the left leaves the operator to the reflected method here.
     __array_ufunc__ = None
 
     values: Tensor

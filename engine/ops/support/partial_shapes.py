@@ -72,6 +72,7 @@ def rearrange_dimensions(
 
 def with_parts(tensor: Tensor, parts: Sequence[Part]) -> Tensor:
     """Return a tensor with the static shape implied by its parts."""
+    # A part that is a vector leaves the rank unknown.
     if not any(isinstance(part, Tensor) and part.rank != 0 for part in parts):
         tensor.set_shape(Shape([part if isinstance(part, int) else None for part in parts]))
     return tensor

@@ -40,6 +40,7 @@ def _shaped_like(tensor: Tensor) -> list[Tensor]:
     op = tensor.op
     if op.region.parent is None:
         return []  # tensors of the root region may be fed, with another shape
+    # All parts of a Split have the shape of its first part.
     if op.type == "Split":
         return op.outputs[:1] if tensor.index else []
     if op.type in BINARY:

@@ -124,7 +124,7 @@ def check_not_empty(windows: Sequence[Windows]) -> None:
 def iterate_places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
     """Yield, per place in a window, its number, the index of windows with an element there, and the element index."""
     lead = (slice(None),) * spatial_axes(attrs)[0]
-    # row-major: the number is the place's index in the flattened window.
+    # Row-major: the number is the place's index in the flattened window.
     for number, place in enumerate(itertools.product(*(range(each.window) for each in windows))):
         pairs = [each.at(k) for each, k in zip(windows, place, strict=True)]
         yield number, (*lead, *(outer for outer, _ in pairs)), (*lead, *(inner for _, inner in pairs))
