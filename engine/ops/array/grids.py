@@ -96,6 +96,7 @@ def _unravel_positions(xp: Any, indices: Any, dims: Any) -> Any:
         raise IndexError(f"unravel_index: indices have to be in [0, {count}), got {indices.min()} to {indices.max()}")
     if not sizes:
         return xp.zeros((0, *indices.shape), dtype=indices.dtype)
+    # row-major: a step along a dimension passes all elements of the later dimensions
     steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
     # a size of 0 leaves no indices; 1 in its place avoids a division by zero
     return xp.stack([indices // max(step, 1) % max(size, 1) for step, size in zip(steps, sizes, strict=True)])

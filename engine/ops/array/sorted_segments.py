@@ -42,6 +42,7 @@ def _count_segments(xp: Any, ids: Any, limit: Any) -> Any:
     """Return the number of segments; ValueError if the ids are not sorted, negative, or too large."""
     if ids.size and (int(ids[0]) < 0 or bool((ids[1:] < ids[:-1]).any())):
         raise ValueError("segment ids have to be sorted, from 0 up; unsorted_segment_... takes them in any order")
+    # the last of sorted ids is the largest
     count, wanted = int(ids[-1]) + 1 if ids.size else 0, int(limit)
     if wanted != _NO_LIMIT and count > wanted:
         raise ValueError(f"segment ids have to be in [0, {wanted}), got {count - 1}")

@@ -32,6 +32,7 @@ def _fill_bounds(spec: Iterable[Any], bounds: Iterable[Any]) -> tuple[Any, ...]:
 
     def fill_part(part: Any) -> Any:
         if isinstance(part, slice):
+            # the inputs hold the bounds of each slice in the order start, stop, step
             return slice(fill_part(part.start), fill_part(part.stop), fill_part(part.step))
         return next(values) if isinstance(part, Dynamic) else part
 
@@ -45,6 +46,7 @@ def _known_bound(tensor: Tensor) -> Any:
 
 def _expand_ellipsis(spec: tuple[Any, ...], rank: int) -> list[Any]:
     """Replace the ellipsis (or append a missing one) by whole slices, a part for every dimension."""
+    # new axes and the ellipsis stand for no single dimension of the tensor
     used = sum(part is not None and part is not Ellipsis for part in spec)
     dots = [i for i, part in enumerate(spec) if part is Ellipsis]
     if used > rank or len(dots) > 1:
@@ -130,6 +132,7 @@ def _sliced_shape(op: Operation) -> Shape | None:
 def _batch_slice(op: Operation, varying: Sequence[bool]) -> Batched | None:
     if not varying[0] or any(varying[1:]):
         return None
+    # a whole slice in front of the others keeps all instances
     return lambda builder, operands: emit_copy(builder, op, operands, spec=(slice(None), *op.attrs["spec"]))
 
 

@@ -85,6 +85,7 @@ def tuple_(tensors: Any, control_inputs: Any = (), name: str | None = None) -> A
 
 def _run_after(inputs: Any) -> Any:
     ops = [_operation_of_leaf(leaf) for leaf in nest.flatten(list(inputs))]
+    # `within` replaces the control inputs, so those of the enclosing scope are listed too.
     return scopes.within(control_inputs=(*scopes.current().control_inputs, *ops))
 
 
@@ -92,6 +93,7 @@ def _operation_of_leaf(leaf: Any) -> Operation:
     """Return the operation of a leaf; GraphError if the current region cannot wait for it."""
     element = scopes.get_default_graph().as_graph_element(leaf)
     op = element.op if isinstance(element, Tensor) else element
+    # An operation in a branch or a loop's body runs any number of times: nothing outside can wait for it.
     if not op.region.encloses(scopes.current_region()):
         raise GraphError(
             f"operation {op.name} can not be waited for outside the {op.region.role} it was made in",

@@ -58,6 +58,7 @@ def of_one_shape(labels: Tensor, predictions: Tensor, names: str = "labels and p
             operation=labels.op,
             hint="reshape one of them; there is no broadcasting here",
         )
+    # Known shapes have been compared above.
     if labels is predictions or (a.is_fully_known and b.is_fully_known):
         return predictions
     sizes = shape_of(predictions)

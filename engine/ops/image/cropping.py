@@ -75,10 +75,12 @@ def _check_fits(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size],
             numbers = [convert_to_tensor(each, int32) for each in (end, total)]
             text = f"the box goes beyond the {axis}: offset + size and the {axis} are"
             checks.append(Assert(apply("LessEqual", *numbers), numbers, message=text))
+        # `size_of` has checked known offsets.
         if isinstance(first, Tensor):
             checks.append(Assert(first >= 0, [first], message=f"the offset of the {axis} is negative"))
     if not checks:
         return image
+    # Whatever uses this Identity waits for the checks.
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *checks)):
         return apply("Identity", image)  # type: ignore[no-any-return]
 

@@ -35,6 +35,7 @@ class Taps:
 
     def transpose_taps(self, size: int) -> Taps:
         """Return the transpose: for each of `size` pixels the places that include the pixel, and the weights."""
+        # Weight 0 marks surplus columns, and pixels outside of the image.
         used = self.weights != 0
         pixels, weights = self.indices[used], self.weights[used]
         places = np.broadcast_to(np.arange(len(used))[:, None], used.shape)[used]

@@ -28,6 +28,7 @@ _NOT_POSITIVE = "add a small multiple of eye to the matrix, or use self_adjoint_
 def _cholesky_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Return the symmetric cotangent, as TensorFlow does (Murray, 2016, section 3, of Hermitian matrices)."""
     factor = op.outputs[0]
+    # The function Phi of the paper: the lower triangle with half of its diagonal.
     inner = half_lower(multiply_matrices(factor, g, adjoint_a=True))
     left = matrix_triangular_solve(factor, inner, adjoint=True)
     both = matrix_triangular_solve(factor, adjoint(left), adjoint=True)

@@ -117,6 +117,7 @@ def _label_dimensions(term: str, tensor: Tensor, equation: str) -> tuple[Any, ..
 def _output_labels(output: str | None, operands: Sequence[Labelled], equation: str) -> list[Any]:
     """Return the labels of the output: by default those of ellipses, then the letters that occur once."""
     counts = Counter(label for operand in operands for label in operand.labels)
+    # numbered from the last dimension, they descend in the order of the dimensions
     broadcast = sorted((label for label in counts if isinstance(label, Broadcast)), reverse=True)
     letters = sorted(label for label in counts if not isinstance(label, Broadcast))
     if output is None:
@@ -153,6 +154,7 @@ def _contract_operands(operands: list[Labelled], wanted: Sequence[Any]) -> Label
     for chosen in _contraction_path(waiting, wanted):
         parts = [waiting[i] for i in sorted(chosen)]
         waiting = [operand for i, operand in enumerate(waiting) if i not in chosen]
+        # a label is summed once neither the result nor a waiting operand has it
         needed = {label for operand in waiting for label in operand.labels} | set(wanted)
         result = parts[0]
         for i, part in enumerate(parts[1:], 2):

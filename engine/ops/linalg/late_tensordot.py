@@ -45,6 +45,7 @@ def _summed_dimensions(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tenso
             )
         if tensor.rank == 0:
             count = apply("Cast", tensor, dtype="int32")
+            # A number means so many last dimensions of a, and first dimensions of b.
             return number_range(rank_a - count, rank_a), number_range(0, count)
         if tensor.rank > 2 or tensor.shape[0] not in (2, None):
             raise GraphError(

@@ -137,6 +137,7 @@ floormod: Binary = declare_binary(
     where=dtypes.REAL,
     reads_values=True,
     kernel=_floor_mod,
+    # Of x - y * floordiv(x, y), whose quotient is constant between jumps.
     gradient=lambda x, y, z, g: (g, -(g * floordiv(x, y))),
     samples=[
         *make_samples(lambda x, y: x - y * math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),

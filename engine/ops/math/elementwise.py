@@ -45,6 +45,7 @@ negative: Unary = declare_unary(
 
 def _absolute_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x,) = op.inputs
+    # The slope is x / abs(x), of complex numbers too, while `g` is real.
     return [(apply("Cast", g, dtype=x.dtype) if x.dtype.is_complex else g) * sign(x)]
 
 

@@ -105,6 +105,7 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
     if left == right or any(t.rank != 2 or not t.shape.is_fully_known for t in op.inputs):
         return None
     transpose_a, transpose_b = op.attrs["transpose_a"], op.attrs["transpose_b"]
+    # For varying right factors the rule computes b^T @ a^T, the transpose of the product.
     rows, columns = op.outputs[0].shape.as_tuple()[:: 1 if left else -1]
     inner = op.inputs[0].shape.as_tuple()[0 if transpose_a else 1]
 

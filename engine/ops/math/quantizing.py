@@ -172,6 +172,7 @@ def quantize(
         places = apply("Rint", places) if round_mode == "HALF_TO_EVEN" else _round_away(places)
     elif mode == "MIN_FIRST":
         scale, start = _first_range(low, high, _bits_of_dtype(target))
+        # counted from a rounded start, so that 0 is a whole number of steps
         places = _round_away(value * scale) - (start - least)
     else:
         scale = (most - least) / (high - low)

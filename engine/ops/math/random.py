@@ -148,6 +148,7 @@ def _fractions_from_bits(bits: np.random.Philox, count: int, dtype: DType) -> Ar
     `random` draws so far.
     """
     if dtype is dtypes.float64:
+        # Exact: the product with a power of two changes the exponent alone.
         return (bits.random_raw(count) >> np.uint64(_WORD_BITS - _SIGNIFICANDS[dtype])) * 2.0 ** -_SIGNIFICANDS[dtype]
     halves = bits.random_raw(-(-count // 2)).astype("<u8", copy=False).view("<u4")[:count]  # the lower one first
     # Numbers of float16 and bfloat16 have few enough bits that the later cast from float32 is exact.
@@ -177,6 +178,7 @@ def draw_truncated(bits: np.random.Philox, size: tuple[int, ...], dtype: DType =
     """Return standard normal numbers between -2 and 2, in float64 whatever the dtype."""
     draw = np.random.Generator(bits)
     values = np.asarray(draw.standard_normal(size))
+    # Each pass redraws one of 22 numbers of the last pass.
     while (outside := np.abs(values) > 2).any():
         values[outside] = draw.standard_normal(int(outside.sum()))
     return values

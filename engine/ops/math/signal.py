@@ -208,6 +208,7 @@ def frame(
     at = axis_within(static_int(axis), rank)
     size = dimension_of(x, at)
     if pad_end:
+        # A frame begins at each step within the signal; padding completes the last ones.
         count = -(-size // step)
         missing = _at_least_0(length + step * (count - 1) - size)
         x = apply("Pad", x, index_tensor([[0, missing if i == at else 0] for i in range(rank)]), pad_value)
@@ -223,6 +224,7 @@ def _at_least_0(number: Any) -> Any:
 def _gather_frames(x: Tensor, axis: int, count: Any, length: int, step: int, name: str | None) -> Tensor:
     """Gather frames in pieces of the common divisor of length and step: fewer indices than single samples."""
     piece = math.gcd(length, step)
+    # Frames begin and end at whole pieces, so that no frame has the remaining samples.
     used = dimension_of(x, axis) // piece
     before = (slice(None),) * axis
     rows = x[(*before, slice(None, used * piece))]

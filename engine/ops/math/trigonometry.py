@@ -55,6 +55,7 @@ asin: Unary = declare_unary(
     "Angle in radians whose sine is `x`, elementwise.",
     kernel=Ufunc("arcsin"),
     keeps_zero=True,
+    # The slope is infinite at -1 and 1.
     gradient=lambda x, y, g: divide_unless_zero(g, conj(sqrt(1 - square(x)))),
     samples=make_samples(math.asin, _X, cmath.asin, _Z),
     examples={"np.array([0.0, 1.0])": "array([0.        , 1.57079633])"},

@@ -34,6 +34,7 @@ def _result_shape(images: Shape, filters: Shape, op: Operation) -> Shape:
     check_windows(windows_over([1] * (rank + 2), op.attrs))
     images, filters = _with_rank(images, rank, "the input", op), _with_rank(filters, rank, "the filter", op)
     _check_channels(images[-1], filters[-2], filters[-1], op)
+    # The number of windows depends on their size.
     if None in filters[:-2].dims:
         return Shape([images[0], *[None] * rank, filters[-1]])
     return Shape([*windows_shape(images, windows_over(filters.dims, op.attrs))[:-1], filters[-1]])
@@ -54,6 +55,7 @@ def _with_rank(shape: Shape, rank: int, what: str, op: Operation) -> Shape:
 
 def num_groups(channels: int, inner: int, outer: int | None) -> int:
     """Return the number of groups of channels, or 0 if filters do not fit the channels."""
+    # Each group of results sees `inner` channels of the images.
     groups = 0 if inner == 0 or channels % inner else channels // inner
     return 0 if groups == 0 or (outer is not None and outer % groups) else groups
 

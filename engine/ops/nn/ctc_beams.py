@@ -91,6 +91,7 @@ class _Beam:
 
 def _add_children(beam: _Beam, prefix: _Prefix, step: Array) -> None:
     """Add the children of a prefix to the beam, as far as they are good enough."""
+    # No child is more probable than its prefix was.
     if not beam.takes(prefix.old_total):
         return
     totals = step[:-1] + prefix.old_total
@@ -125,6 +126,7 @@ def search_beams(logits: Array, beam_width: int, top_paths: int, merge_repeated:
     beam = _Beam(beam_width)
     beam.add(_Prefix(blank=0.0, total=0.0))
     for step in steps:
+        # Best first, so that the least total of the new beam is high before children are tried.
         prefixes, beam = beam.best(), _Beam(beam_width)
         # All begin before any goes on, because `go_on` reads the values of the parent's previous step.
         for prefix in prefixes:

@@ -168,6 +168,7 @@ def _cross_entropy_shape(op: Operation) -> Shape:
 def _cross_entropy(xp: Any, labels: Any, logits: Any, axis: int) -> Any:
     if labels.shape != logits.shape:
         raise ValueError(f"labels and logits differ in shape: {labels.shape} and {logits.shape}")
+    # The negative log_softmax, which does not overflow.
     surprise = log_sum_exp(xp, logits, axis, True) - logits if logits.size else logits
     return xp.sum(labels * surprise, axis, dtype=surprise.dtype)
 

@@ -300,6 +300,7 @@ class BarrierStorage(SharedResource):
             return False  # an open barrier may get more; a closed `ready` ends its waits by itself
         if take.up_to:
             return take not in self._patient and not self._is_patient
+        # `free` leaves out elements promised to woken takes; each incomplete element may still arrive.
         return take.need > self.ready.free() + len(self.incomplete)
 
     def _closed_error(self, what: str, operation: str) -> QueueClosed:

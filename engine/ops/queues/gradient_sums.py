@@ -64,6 +64,7 @@ class DenseSum:
             self.total = np.array(gradient)
         else:
             np.add(self.total, gradient, out=self.total)
+        # The first gradient fixes the sizes that the specification leaves open.
         self.shape = Shape(self.total.shape)
 
     def take(self, count: int, is_mean: bool) -> Reduction:

@@ -307,6 +307,7 @@ class MapStorage(SharedResource):
     def _find_key(self, take: TakeAt) -> int | None:
         """Return the key of the element for a take, or None."""
         if take.key is None:
+            # Ordered areas go by keys, others by the order of completion.
             return next((key for key in self._keys or self.whole if key not in self._promised), None)
         return take.key if take.key in self.whole and take.key not in self._promised else None
 

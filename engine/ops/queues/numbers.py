@@ -50,6 +50,7 @@ class Numbers:
 
     def forget(self, left: int) -> None:
         """Start anew, without returned elements."""
+        # `_fresh` goes on, so that no number of an earlier departure is used again.
         self._back, self._left = [], left
 
     def _catch_up(self, left: int) -> None:

@@ -190,6 +190,7 @@ define(
 
 
 def _batch_shapes(op: Operation) -> list[Shape]:
+    # The last batch of `dequeue_up_to` may be smaller.
     count = None if op.attrs["up_to"] else static_dimension(op.inputs[1])
     return [Shape(None) if shape.rank is None else Shape([count, *shape]) for shape in op.attrs["shapes"]]
 

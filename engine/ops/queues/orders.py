@@ -151,6 +151,7 @@ class InRing(FirstInFirstOut):
 
     def pop(self) -> Any:
         """Take the next element and its number."""
+        # `ring.left` tells how many elements kernels in C have taken since the last call.
         (numbers,) = self._numbers.take(1, self.ring.left)
         return self.ring.pop(), numbers
 

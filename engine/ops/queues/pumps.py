@@ -59,6 +59,7 @@ class Pump:
         except asyncio.CancelledError as error:
             error.__traceback__ = None  # the task keeps the error, whose frames would keep the queues
             if self.reason is not None:
+                # An aborted task ends with the reason, and not with the cancellation that ended its wait.
                 raise self.reason from None
             if not self.is_left:
                 raise
@@ -184,6 +185,7 @@ async def element_of(queue: QueueStorage, values: list[Any], who: str) -> Elemen
             hint=error.hint,
         ) from error
     if are_copied(arrays, None):
+        # A pump belongs to no step, so its copies are in no step's memory.
         arrays = list(await asyncio.to_thread(kept, arrays))
     return spec.checked(arrays, who)
 
@@ -211,6 +213,7 @@ async def move_in(
             del outside, item
             raise
         pump.moved += 1
+        # Not before: `join` of the asyncio.Queue waits for the delivery to the session's queue.
         outside.task_done()
         del item
 
@@ -241,6 +244,7 @@ async def move_out(
         except SHUT_DOWN:
             taken.give_back()
             return
+        # Also if the put is cancelled: nothing has reached the asyncio.Queue then.
         except BaseException:
             taken.give_back()
             raise

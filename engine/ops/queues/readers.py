@@ -218,6 +218,7 @@ class ReaderStorage(SharedResource):
             file = call.result()[0] if has_succeeded(call) else file
             if ends == self._ends:
                 self._file = file
+            # A reset or restore has ended the file without reaching it: it is closed here.
             elif file is not None:
                 file.close()
         if ends == self._ends:

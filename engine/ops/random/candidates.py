@@ -268,6 +268,7 @@ def _unigram_weights(vocab_file: str, unigrams: Sequence[float]) -> list[float]:
         )
     if not vocab_file:
         return list(map(float, unigrams))
+    # utf-8-sig drops a byte order mark, which would belong to the first word.
     with open(vocab_file, newline="", encoding="utf-8-sig") as lines:
         return [float(row[-1]) for row in csv.reader(lines) if row]
 
@@ -341,6 +342,7 @@ def fixed_unigram_candidate_sampler(
             got=f"{weights.min()} to {weights.max()}",
             hint="look for a column of the file that holds something else",
         )
+    # The shards take turns: each has every `num_shards`-th class.
     is_drawn = (np.arange(range_max) % num_shards == shard) & (weights > 0)
     # The inner `where` keeps 0 from a negative power, a floating-point error even where the outer drops the result.
     raised = np.where(is_drawn, np.where(is_drawn, weights, 1) ** distortion, 0)

@@ -38,6 +38,7 @@ def draw_classes(xp: Any, draw: np.random.Generator, logits: Any, count: int, dt
     samples = xp.empty(len(logits) * count, dtype.numpy)
     step = max(1, _BLOCK // max(1, classes))
     for start in range(0, len(samples), step):
+        # Sample i is drawn from row i // count.
         rows = xp.arange(start, min(start + step, len(samples))) // count
         # Gumbel-max: the argmax of logits plus Gumbel noise has the distribution softmax(logits).
         noise = xp.asarray(draw.gumbel(size=(len(rows), classes)))

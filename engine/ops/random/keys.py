@@ -46,6 +46,7 @@ def words_of(key: Array, counter: tuple[int, int, int] = (0, 0, 0)) -> np.random
     """Return the generator of a key, with `counter` as the upper three words of its counter."""
     if key.shape != (2,):
         raise ValueError(f"a key is two integers, got an array of shape {list(key.shape)}")
+    # Negative numbers are extended to 64 bits, so that int32 and int64 keys agree.
     words = np.array([int(word) & _WORD for word in key], np.uint64)
     return np.random.Philox(key=words, counter=np.array([0, *(word & _WORD for word in counter)], np.uint64))
 

@@ -175,6 +175,7 @@ def sparse_to_dense(
            [-1, -1,  6]], dtype=int32)
     """
     indices, values = index_tensor(sparse_indices), convert_to_tensor(sparse_values)
+    # A vector of indices names places of a vector, and a scalar a single place.
     if indices.rank in (0, 1):
         indices = apply("Reshape", indices, constant(i32([-1, 1])))
     if values.rank == 0:
@@ -299,6 +300,7 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
     sp = as_sparse(sp_input, "sparse_to_indicator")
     rank = known_rank(sp, "sparse_to_indicator")
     number = apply("ExpandDims", apply("Cast", sp.values, dtype=dtypes.int64), axis=1)
+    # Each value becomes the last number of its place.
     places = apply("Concat", [sp.indices[:, : rank - 1], number], axis=1)
     size = apply("Reshape", index_tensor(vocab_size), constant(i32([1])))
     shape = apply("Concat", [sp.dense_shape[:-1], apply("Cast", size, dtype=dtypes.int64)], axis=0)

@@ -268,6 +268,7 @@ def _shift_places(parts: list[SparseTensor], sizes: list[list[Any]], along: int)
 
 
 def _joined_sizes(sizes: list[list[Any]], along: int) -> Tensor:
+    # Sizes along other axes are equal, unless `expand_nonconcat_dim` raises them to the largest.
     most = [functools.reduce(functools.partial(extreme_size, "Maximum"), each) for each in zip(*sizes, strict=True)]
     return with_size(most, along, sum(size[along] for size in sizes))
 

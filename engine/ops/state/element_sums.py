@@ -35,6 +35,7 @@ class ElementSums:
     def add(self, addends: list[Addend], context: KernelContext) -> Wait | None:
         """Add now, or return a function to wait for the addition in a thread."""
         calls = context.step.long_calls
+        # A small sum waits too while another addition runs, so that additions keep their order.
         if calls is None or not (self._turns.taken or sum(array.nbytes for _, array in addends) >= copies.LARGE):
             self._add_all(addends)
             return None

@@ -84,6 +84,7 @@ def _read_file(xp: Any, context: KernelContext, filename: Any, *, dtype: DType) 
 
 def _write_content(path: str, contents: Any) -> None:
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    # A single string may be a Python string, without a dtype.
     is_text = getattr(contents, "dtype", None) != np.uint8
     Path(path).write_bytes(str(contents).encode() if is_text else np.ascontiguousarray(contents).data)
 

@@ -82,6 +82,7 @@ define(
 
 def _read_or_zeros(xp: Any, series: Any, index: Any, shape: Any, dtype: Any) -> Any:
     value = series.get(int(index))
+    # An unwritten slot of a cotangent is zero, of the shape of the forward value.
     return xp.zeros(tuple(shape), dtype.numpy) if value is None else value
 
 

@@ -117,6 +117,7 @@ class TableStorage(SharedResource):
         keys, values = self.spec.content.read(self.spec.key, self.spec.value)
         rows: dict[Any, int] = {}
         for row, key in enumerate(keys):
+            # A repeated key with the same value is harmless, and stored once.
             first = rows.setdefault(key, row)
             if first != row and not np.array_equal(values[first], values[row]):
                 raise ValueError(
@@ -126,6 +127,7 @@ class TableStorage(SharedResource):
         if len(rows) < len(keys):
             keys, values = list(rows), values[list(rows.values())]
         self._put_in(keys, values)
+        # Set last: from here on the event loop looks keys up without a turn.
         self._is_filled = True
 
     def find(self, keys: Array) -> Array:

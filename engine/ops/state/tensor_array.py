@@ -26,6 +26,7 @@ from ..support.context import KernelContext, result_after
 from .gradient_arrays import gradient_array
 from .tensor_array_storage import ArrayStorage
 
+# Flows carry order alone: their number is never read.
 _FLOW = np.float32(0)
 _UNUSED = (
     "nobody uses the array that this write returned, so nothing is written: go on with that, as in ta = ta.write(...)"
@@ -44,6 +45,7 @@ def _loaded_shape(op: Operation, element: Shape, lead: Shape, zeros: int) -> Sha
     if len(op.inputs) <= zeros:
         return lead + element
     shape = static_shape(op.inputs[zeros])
+    # A read element may also be zeros of the shape `zeros`, which then need not be the written shape.
     return lead.merge(shape[: len(lead)]) + element.relax(shape[len(lead) :])
 
 
@@ -91,6 +93,7 @@ def _make_tensor_array(
         dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), xp=xp, **options
     )
     step = context.step
+    # Freed at the end of the step, also of a step without a TensorArrayClose.
     step.resources.add_to_step(step.number, array)
     # The swapper also serves rows in host memory of arrays whose elements may not be swapped out.
     array.swapper = step.swap if accepts_host_rows else None
@@ -168,6 +171,7 @@ def _write_element(xp: Any, context: KernelContext, array: ArrayStorage, index: 
 
 def _write_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Read the cotangent of the written value from the gradient array."""
+    # The flow `g` is passed on: gradients of earlier operations wait for the same additions to the gradient array.
     handle, index, value, _ = op.inputs
     cotangent = apply(
         "TensorArrayRead",
@@ -253,6 +257,7 @@ define(
     where=_ANY,
     shape=infer_scalar,
     retry=False,
+    # Not run again: elements written before a refusal of memory cannot be written twice.
     kernel=_scatter_elements,
     gradient=_scatter_gradient,
     stores=lambda op: op.inputs[2].shape[1:],
@@ -378,6 +383,7 @@ def _concat_elements(
 
 def _concat_gradient(op: Operation, g: Tensor, _: Any = None) -> list[Any]:
     handle, _flow, *like = op.inputs
+    # Only the lengths were used, which have no gradient.
     if g is None:
         return [None for _ in op.inputs]
     flow = apply("TensorArraySplit", gradient_array(handle), g, op.outputs[1], _initial_flow())

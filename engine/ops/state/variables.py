@@ -257,6 +257,7 @@ class VariableSlot(Resource):
     ) -> None:
         """Refuse row indices out of range, and updates of another shape than their rows."""
         outside = indices[(indices < 0) | (indices >= shape[0])] if shape and indices.size else indices[:0]
+        # A scalar variable has no rows.
         if not shape or outside.size:
             raise OpError(
                 f"a row index of variable '{self.name}' is out of range",
@@ -265,6 +266,7 @@ class VariableSlot(Resource):
                 operation=operation,
                 hint="fetch the indices; rows count from 0 and negative numbers are not allowed",
             )
+        # A scalar update goes to all rows.
         if updates not in ((), indices.shape + shape[1:]):
             raise OpError(
                 f"updates of rows of variable '{self.name}' have another shape",

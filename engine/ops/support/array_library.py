@@ -109,6 +109,7 @@ def add_at(xp: Any, out: Any, places: Any, updates: Any, function: str = "add") 
 
 def _add_in_pieces(out: Any, places: Any, updates: Any, function: np.ufunc) -> None:
     """Add pieces of rows, and yield to other threads between pieces: `ufunc.at` keeps the interpreter lock."""
+    # Elements changed by the indices in one row of `places`.
     size = math.prod(places.shape[1:]) * math.prod(out.shape[1:])
     count = max(1, _PIECE // max(1, size))
     in_rows = np.ndim(updates) == places.ndim + out.ndim - 1 and len(updates) == len(places)
