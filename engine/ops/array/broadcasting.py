@@ -96,6 +96,7 @@ def _sum_to(xp: Any, x: Any, shape: Any) -> Any:
     sizes = as_sizes(shape)
     if x.shape == sizes:
         return x
+    # dimensions are aligned at the last one, as in broadcasting
     extra = x.ndim - len(sizes)
     axes = (*range(extra), *(i + extra for i, n in enumerate(sizes) if n == 1 and x.shape[i + extra] != 1))
     # the dtype is explicit because NumPy sums small integers in int64

@@ -95,6 +95,7 @@ def bincount(
     """
     numbers = index_tensor(arr)
     size = above_all(numbers)
+    # In this order: `maxlength` limits a larger `minlength` too.
     for bound, limit in (("Maximum", minlength), ("Minimum", maxlength)):
         if limit is not None:
             size = apply(bound, size, cast(index_tensor(limit), size.dtype))

@@ -69,6 +69,7 @@ def _compute_distinct_rows(xp: Any, indices: Any) -> tuple[Any, Any]:
     first = xp.ones(rows.shape[0], dtype=xp.bool_)
     first[1:] = changed if indices.ndim == 1 else xp.any(changed, axis=1)
     numbers = xp.empty(rows.shape[0], dtype=indices.dtype)
+    # back in the order of the inputs
     numbers[order] = running_count(xp, first) - 1
     return rows[first], numbers
 

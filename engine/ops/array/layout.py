@@ -57,6 +57,7 @@ def _batch_transpose(op: Operation, varying: Sequence[bool]) -> Batched | None:
     rank = op.inputs[0].rank
     if rank is None:
         return None
+    # the instances stay in front
     perm = (0, *(axis + 1 for axis in _checked_permutation(op.attrs["perm"], rank)))
     return lambda builder, operands: emit_copy(builder, op, operands, perm=perm)
 
@@ -85,6 +86,7 @@ def _permuted_shape(op: Operation) -> Shape:
         )
     known = partial_values(op.inputs[1])
     if known is None or x.rank is None or None in known:
+        # a permutation is as long as the rank
         rank = x.rank if x.rank is not None else perm[0] if perm.rank == 1 else None
         return Shape(None) if rank is None else Shape([None] * rank)
     return Shape([x[i] for i in _checked_permutation(known, x.rank)])

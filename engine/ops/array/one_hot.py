@@ -48,6 +48,7 @@ def _one_hot_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 def _batch_one_hot(op: Operation, varying: Sequence[bool]) -> Batched | None:
     """Mark all indices at once, if the new dimension is the last."""
+    # -1 is still the last dimension when the instances are in front.
     if any(varying[1:]) or op.attrs["axis"] not in (-1, op.inputs[0].rank):
         return None
     return lambda builder, operands: emit_copy(builder, op, operands, axis=-1)

@@ -77,6 +77,7 @@ def _compute_pad(xp: Any, x: Any, paddings: Any, value: Any) -> Any:
 def _pad_gradient(op: Operation, g: Tensor) -> list[Any]:
     x, paddings, _ = op.inputs
     inner = apply("Slice", g, apply("StridedSlice", paddings, [], spec=(slice(None), 0)), shape_of(x))
+    # the shape of a scalar, to which SumTo sums everything
     nothing = constant(np.zeros(0, np.int32))
     # the constant stands everywhere except in the inner block
     return [inner, None, apply("SumTo", g, nothing) - apply("SumTo", inner, nothing)]

@@ -137,6 +137,7 @@ def _stitch_shape(op: Operation) -> Shape:
             )
         row = row.merge(values.shape[index.rank :])
     known = [value for index in indices if (value := static_value(index)) is not None]
+    # -1 without indices: then the result has no rows
     largest = max((int(value.max()) for value in known if value.size), default=-1)
     return Shape([largest + 1 if len(known) == len(indices) else None]) + row
 
@@ -190,6 +191,7 @@ def _stitch_grad(xp: Any, g: Any, *indices: Any, num: int) -> list[Any]:
     # rows overwritten by a later row of the same index get no gradient
     written = last_writers(xp, places, g.shape[0])[places] == xp.arange(places.size)
     rows = _where_true(xp, written, g[places])
+    # where the rows of each tensor end among the rows of all
     ends = [sum(i.size for i in indices[: k + 1]) for k in range(num)]
     return [rows[e - i.size : e].reshape(*i.shape, *g.shape[1:]) for i, e in zip(indices, ends, strict=True)]
 

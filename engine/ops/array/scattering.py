@@ -53,6 +53,7 @@ def change_rows(xp: Any, function: str, tensor: Any, indices: Any, updates: Any)
     if updates.shape != rows.shape + tensor.shape[depth:]:
         raise ValueError(f"the updates need shape {rows.shape + tensor.shape[depth:]}, got {updates.shape}")
     width = math.prod(tensor.shape[depth:])
+    # the table is a view of the contiguous tensor, which its changes reach
     table, flat = tensor.reshape(math.prod(tensor.shape[:depth]), width), updates.reshape(rows.size, width)
     if function == "put":
         put_rows(xp, table, rows.reshape(-1), flat)

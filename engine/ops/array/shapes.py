@@ -239,6 +239,7 @@ def _expand_shape(op: Operation) -> Shape:
     x = op.inputs[0].shape
     if x.rank is None:
         return x
+    # counted among the dimensions of the result: -1 appends a dimension
     axis = axis_within(op.attrs["axis"], x.rank + 1)
     return Shape([*x.dims[:axis], 1, *x.dims[axis:]])
 

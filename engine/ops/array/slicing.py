@@ -68,6 +68,7 @@ def _compute_slice(xp: Any, x: Any, begin: Any, size: Any) -> Any:
 def _slice_gradient(op: Operation, g: Tensor) -> list[Any]:
     x, begin, _ = op.inputs
     before = apply("Cast", begin, dtype=dtypes.int32)
+    # by the shape of the result, because a size may be -1
     after = shape_of(x) - before - shape_of(op.outputs[0])
     zero = np.zeros((), x.dtype.numpy)
     return [apply("Pad", g, apply("Stack", [before, after], axis=1), zero), None, None]

@@ -209,6 +209,7 @@ def clip_by_global_norm(
     given = list_argument(t_list, "clip_by_global_norm", example="[a, b], 1.0")
     tensors = [None if t is None else convert_to_tensor(t) for t in given]
     norm = global_norm(tensors) if use_norm is None else convert_to_tensor(use_norm)
+    # 1 for norms within the limit.
     scale = apply("RealDiv", clip_norm, apply("Maximum", norm, clip_norm))
     # An infinite norm would scale finite gradients to 0 without a trace: NaN shows the failure.
     scale = apply("Where", apply("IsFinite", norm), scale, float("nan"), name=name)

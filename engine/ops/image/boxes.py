@@ -147,6 +147,7 @@ def _crop_size(value: Any) -> tuple[int, int]:
 def _intersection_over_union(box: Array, others: Array) -> Array:
     """Return the intersection over union of a box with each of the others; 0 for boxes without area."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    # Boxes apart from each other have a negative side.
     shared = np.maximum(high - low, 0).prod(1)
     areas, area = (others[:, 2:] - others[:, :2]).prod(1), (box[2:] - box[:2]).prod()
     whole = areas + area - shared
@@ -269,6 +270,7 @@ def _suppress_softly(
         overlap = _intersection_over_union(corners[best], corners[left])
         # A Gaussian of the overlap with TensorFlow's scale: the paper's exponent has no factor 1/2.
         factors = np.exp(-(overlap**2) / (2 * sigma)) if sigma > 0 else np.ones_like(overlap)
+        # Beyond `iou` a box is suppressed as a whole, as in `_compute_suppression`.
         current[left] *= np.where(overlap <= iou, factors, 0)
         left = left[overlap <= iou]
     return np.asarray(kept, np.int32), np.asarray(kept_scores, scores.dtype)

@@ -108,6 +108,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
     value = maximum(maximum(red, green), blue)
     spread = value - minimum(minimum(red, green), blue)
     # A spread of 0 divides to 0: grey has hue 0.
+    # In fractions of the circle red is at 0, green at a third, and blue at two thirds.
     third = 1 / 3
     of_others = apply(
         "Where",

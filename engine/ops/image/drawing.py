@@ -67,6 +67,7 @@ def _check_shapes(images: tuple[int, ...], boxes: tuple[int, ...], colors: tuple
 
 def _draw_frame(image: Any, top: int, left: int, bottom: int, right: int, color: Any) -> None:
     """Colour the edges of a box in place, as far as they lie inside of the image."""
+    # A negative start would count from the end; slices cut off what lies beyond the image.
     rows, columns = slice(max(top, 0), bottom + 1), slice(max(left, 0), right + 1)
     for row in (top, bottom):
         if 0 <= row < image.shape[0]:
@@ -109,6 +110,7 @@ def _pull_back_drawing(op: Operation, g: Tensor) -> list[Any]:
     channels = size_along(images, 3)
     rows = apply("Reshape", g, apply("Stack", [-1, channels], axis=0))
     sums = unsorted_segment_sum(rows, apply("Reshape", which, [-1]), count + 1)[1:]
+    # Further channels of the colors are not drawn.
     surplus = zeros_like(colors[:, channels:])
     return [
         apply("DrawBoundingBoxes", g, boxes, black),

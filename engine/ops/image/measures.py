@@ -106,6 +106,7 @@ def sobel_edges(image: Any, name: str | None = None) -> Tensor:
            [ 0., 20.],
            [ 0.,  0.]], dtype=float32)
     """
+    # Mirrored without the border pixel itself, so that the derivative across a border is 0.
     x = pad(image_tensor(image, 4), [[0, 0], [1, 1], [1, 1], [0, 0]], "reflect")
     across = x[:, :, :-2] + x[:, :, 1:-1] * 2 + x[:, :, 2:]
     along = x[:, :-2] + x[:, 1:-1] * 2 + x[:, 2:]

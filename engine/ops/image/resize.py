@@ -47,6 +47,7 @@ def _resized_shape(op: Operation) -> Shape:
     return Shape([images[0], height, width, images[3]])
 
 
+# Both options move the positions, in different ways; averages of areas have no centers.
 def _check_resize_method(method: str, align_corners: bool, half_pixel_centers: bool) -> None:
     if method not in METHODS or (align_corners and half_pixel_centers) or (method == "area" and half_pixel_centers):
         raise GraphError(

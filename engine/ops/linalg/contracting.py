@@ -70,6 +70,7 @@ def _product_of(sizes: Sequence[Any]) -> Any:
     """Return the product of sizes, an integer if all are known."""
     known = math.prod(size for size in sizes if isinstance(size, int))
     symbols = [size for size in sizes if not isinstance(size, int)]
+    # 0 times unknown sizes is 0.
     if not symbols or known == 0:
         return known
     result = symbols[0]
@@ -96,6 +97,7 @@ def contract_pair(left: Labelled, right: Labelled, kept: Collection[Any]) -> Lab
     shared = set(left.labels) & set(right.labels)
     # Labels of one operand alone are summed first, which makes the product smaller.
     left, right = left.summed({*shared, *kept}), right.summed({*shared, *kept})
+    # The roles of labels: summed, kept of both operands, and of one operand alone.
     inner = [x for x in left.labels if x in shared and x not in kept]
     batch = [x for x in left.labels if x in shared and x not in inner]
     rows = [x for x in left.labels if x not in shared]

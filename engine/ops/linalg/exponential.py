@@ -43,6 +43,7 @@ _BOUND = 5.371920351148152
 
 def _count_halvings(xp: Any, x: Any) -> Any:
     """Return the number of halvings that bring the norm of each matrix within the bound, as ``[..., 1, 1]``."""
+    # The 1-norm, the largest sum of a column.
     size = xp.max(xp.sum(xp.absolute(x), axis=-2), axis=-1)[..., None, None]
     # No number of halvings makes NaN or infinity small: such matrices are left as they are.
     finite = xp.where(xp.isfinite(size), size, xp.zeros((), size.dtype))

@@ -241,6 +241,7 @@ squared_difference: Binary = declare_binary(
 
 
 def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    # The angle has no slope at the origin, where a cotangent of 0 stays 0.
     scaled = divide_unless_zero(g, x * x + y * y)
     return x * scaled, -(y * scaled)
 

@@ -95,6 +95,7 @@ def incomplete_gamma_slopes(a: Array, x: Array, order: int) -> Array:
     """
     result = np.full(a.shape, np.nan)
     defined = (a > 0) & (x >= 0)
+    # P is 0 at 0, and 1 at infinity, for every `a`.
     result[defined & ((x == 0) | np.isinf(x))] = 0
     inside = defined & (x > 0) & np.isfinite(x) & np.isfinite(a)
     with np.errstate(all="ignore"):
@@ -140,6 +141,7 @@ def _by_fraction(a: Array, x: Array, order: int) -> Array:
         last_ratio = below + _divide_series(above, last_ratio)
         change = _multiply_series(last_ratio, ratio)
         value = _multiply_series(value, change)
+        # Comparisons with NaN are false, so that NaN ends the loop too.
         if not (np.abs(change - one) > _EPSILON).any():
             break
     return x * math.factorial(order) * _multiply_series(_power_over_gamma(a, x, order), value)[order]  # type: ignore[no-any-return]

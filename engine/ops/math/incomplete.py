@@ -179,6 +179,7 @@ define(
 
 def _betainc_gradient(op: Operation, g: Tensor) -> list[Any]:
     a, b, x = _cast_to_float64(*op.inputs)
+    # The logarithm of the beta function.
     scale = lgamma(a) + lgamma(b) - lgamma(a + b)
     density = exp(_log_power(a, x) + _log_power(b, 1 - x) - scale)
     return [None, None, sum_to(multiply_unless_zero(g, cast(density, g.dtype)), op.inputs[2])]

@@ -325,6 +325,7 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
     """
     x = convert_to_tensor(features)
     if approximate:
+        # The approximation of the error function in section 2 of the paper.
         inner = tanh((x + x * square(x) * 0.044715) * math.sqrt(2 / math.pi))
     else:
         inner = erf(x * math.sqrt(0.5))

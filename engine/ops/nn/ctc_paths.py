@@ -156,6 +156,7 @@ class Paths:
         """Add up the values of states by their classes."""
         order, time, batch, classes = shape
         out = self.xp.zeros((order * time, batch * classes), dtype=states.dtype)
+        # A single flat index for all steps and directions.
         rows = self.xp.arange(order * time)[:, None, None] * (batch * classes)
         places = rows + self.classes
         flat = out.reshape(-1)

@@ -48,6 +48,7 @@ def _compute_edit_distances(xp: Any, *parts: Array, normalize: bool) -> Array:
     (_, mine, size), (_, theirs, other) = parts[:3], parts[3:]
     if size.shape != other.shape or not size.size:
         raise ValueError(f"edit_distance: the dense shapes are of different ranks: {size.tolist()}, {other.tolist()}")
+    # Sequences beyond the smaller of both tensors are empty in it.
     shape = tuple(np.maximum(size[:-1], other[:-1]).tolist())
     # Symbols of any dtype become numbers, the same for both tensors.
     names = numbers_of_equal(np, np.concatenate([mine, theirs]))

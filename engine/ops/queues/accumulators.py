@@ -290,6 +290,7 @@ class AccumulatorStorage(SharedResource):
         self.takers.leave(take)
         self.serve()
 
+    # A take raises `step`: gradients computed before it are out of date from then on.
     def _take_sum(self) -> Taken:
         reduction: Reduction = self.sum.take(self.count, self.spec.reduction == "MEAN")
         self.count = 0

@@ -189,6 +189,7 @@ class BarrierStorage(SharedResource):
         OpError
             If a key has the component already, or occurs twice.
         """
+        # First all checks: after an error nothing is in.
         self._check_keys(component, rows[0], operation)
         is_new = any(key not in self.incomplete for key in rows[0])
         self._is_inserting = True  # defers the verdict of `_is_hopeless` until all components are in

@@ -422,6 +422,7 @@ class MapStorage(SharedResource):
         (part,) = parts
         self.nbytes += nbytes_of_components(part.components)
         here = [self.whole[part.key]] if part.key in self.whole else []
+        # An element with other components left is still there, and gets the part back.
         for entry in (*here, *self.behind.get(part.key, ())):
             if entry.serial == part.serial:
                 entry.update(part.components)

@@ -175,6 +175,7 @@ class ReaderStorage(SharedResource):
                     if self._path is not None:  # a restore has set another file meanwhile
                         found.give_back()
                         continue
+                    # The name is used up from here on, also if its file cannot be read.
                     (path,) = found.result()
                     self._path = str(path)
                 try:

@@ -32,6 +32,7 @@ class StagingStorage(QueueStorage):
     __slots__ = ("peekers",)
 
     def __init__(self, name: str, spec: QueueSpec) -> None:
+        # Before the base class, whose constructor calls `settle`.
         self.peekers: Line[Peek] = Line(lambda _: None)
         super().__init__(name, spec)
 

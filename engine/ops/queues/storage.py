@@ -47,6 +47,7 @@ class QueueStorage(QueueBase, SharedResource):
     def __init__(self, name: str, spec: QueueSpec) -> None:
         self.name: str = name
         self.spec: QueueSpec = spec
+        # Set by the pump of a source: the number of elements moved before, and the error.
         self.failure: tuple[int, BaseException] | None = None
         order = spec.make_order()
         ring = order.ring if isinstance(order, InRing) else None

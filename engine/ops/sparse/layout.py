@@ -118,6 +118,7 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     [[1], [5]]
     """
     sp = as_sparse(sp_input, "sparse_reshape")
+    # The flat numbers of elements stay, and so does the order of the values.
     indices, sizes = apply("SparseReshape", sp.indices, sp.dense_shape, shape_vector(shape), name=name)
     return SparseTensor(indices, sp.values, sizes)
 
@@ -165,6 +166,7 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
             hint="leave perm out to turn all dimensions around",
         )
     sizes = sizes_of(sp, rank)
+    # Sorted, because permuted places are not in the order of rows.
     return in_order(_index_columns(sp.indices, order), sp.values, sizes_vector([sizes[i] for i in order]), name=name)
 
 

@@ -183,6 +183,7 @@ def _row_products(xp: Any, left: Any, right: Any) -> Any:
     return xp.sum(left * right, axis=1, dtype=left.dtype)
 
 
+# The cotangents of the elements form a sparse matrix with a row for each row of x, and a column for each row of y.
 def _sampled_gradient(op: Operation, g: Tensor) -> list[Any]:
     indices, x, y = op.inputs
     sizes = apply("Stack", [size_along(t, 0) for t in (x, y)], axis=0)

@@ -116,6 +116,7 @@ def _key_in_file(path: str, name: str, spec: str, tensor: Array) -> str:
             got=list(tensor.shape),
             hint="give the shape of the whole, and what of it the tensor is",
         )
+    # The format that `_saved_parts` reads.
     return f"{name} {spec}"
 
 
@@ -268,6 +269,7 @@ def _read_tensor(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:
             got=", ".join(list(file)[:5]),
             hint="restore what was saved",
         )
+    # Each saved part tells the shape of the whole tensor.
     part = _parse_part(spec) if spec else _whole_part(sources[0][1].shape)
     for key, source in sources:
         if as_dtype(file[key].dtype) is not dtype or source.shape != part.shape:

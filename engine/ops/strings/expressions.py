@@ -42,12 +42,14 @@ def _translate_rewrite(pattern: str, rewrite: str) -> str:
                 got=repr(rewrite),
                 hint="parentheses in the pattern make groups; \\0 is the whole match",
             )
+    # The form \g<1>, because after \1 a digit of the rewrite would belong to the number.
     found = (part if i % 2 == 0 else "\\\\" if part == "\\" else f"\\g<{part}>" for i, part in enumerate(parts))
     return "".join(found)
 
 
 def _compute_replace(xp: Any, x: Any, pattern: str, rewrite: str, replace_global: bool) -> Any:
     compiled, template = _compile_pattern(pattern), _translate_rewrite(pattern, rewrite)
+    # 0 means all matches.
     count = 0 if replace_global else 1
     return make_strings((replace_matches(compiled, template, text, count) for text in iterate_elements(x)), x.shape)
 

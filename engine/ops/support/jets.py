@@ -16,6 +16,7 @@ def make_jet(xp: Any, value: Any, directions: Sequence[Any]) -> Any:
     rows = [xp.zeros(value.shape, dtype=value.dtype) for _ in range(2 ** len(directions))]
     rows[0] = value
     for i, direction in enumerate(directions):
+        # The set of direction i alone is bit i.
         rows[2**i] = direction
     return xp.stack(rows)
 

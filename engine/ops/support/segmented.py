@@ -29,6 +29,7 @@ def combine_at(xp: Any, function: str, out: Any, places: Any, updates: Any) -> N
         flat = (places.astype(np.intp)[:, None] * out.shape[1] + np.arange(out.shape[1])).reshape(-1)
         add_at(np, out.reshape(-1), flat, updates.reshape(-1), function)
         return
+    # Stable, so that rows of one place are combined in the order of `places`.
     order = xp.argsort(places, kind="stable")
     numbers = places[order]
     # Dividing by several rows is dividing once by their product.
