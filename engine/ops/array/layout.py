@@ -223,6 +223,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 def _tile_shape(op: Operation) -> Shape:
     """Infer the sizes times the multiples; ShapeError for negative multiples or a wrong number."""
     x, multiples = op.inputs[0].shape, partial_values(op.inputs[1])
+    # the rank follows from either input
     if multiples is None or x.rank is None:
         return Shape([None] * len(multiples)) if multiples is not None else Shape([None] * x.rank if x.rank else x)
     if len(multiples) != x.rank or any(m is not None and m < 0 for m in multiples):

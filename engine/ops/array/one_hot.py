@@ -28,6 +28,7 @@ def _one_hot_shape(op: Operation) -> Shape:
     indices, depth = op.inputs[0].shape, static_value(op.inputs[1])
     if indices.rank is None:
         return indices
+    # Counted among the dimensions of the result.
     axis = op.attrs["axis"] % (indices.rank + 1)
     return Shape([*indices.dims[:axis], None if depth is None else int(depth), *indices.dims[axis:]])
 

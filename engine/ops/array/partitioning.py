@@ -42,6 +42,7 @@ def _partition_shape(op: Operation) -> list[Shape]:
             got=partitions,
             hint="give one number for each row",
         )
+    # the values of the partitions decide how many rows each part has
     return [Shape([None]) + data[partitions.rank :]] * op.attrs["num"]
 
 

@@ -361,5 +361,6 @@ def _repeated_alike(x: Tensor, count: Tensor, axis: int, name: str | None) -> Te
     many = apply("BroadcastTo", apply("ExpandDims", x, axis=axis + 1), wide)
     result: Tensor = apply("Reshape", many, merged, name=name)
     length = None if known is None or x.shape[axis] is None else int(known) * x.shape[axis]
+    # computed sizes hide the static shape from Reshape
     result.set_shape(Shape([length if i == axis else d for i, d in enumerate(x.shape)]))
     return result

@@ -119,6 +119,7 @@ def _strided_gradient(op: Operation, g: Tensor) -> list[Any]:
 def _sliced_shape(op: Operation) -> Shape | None:
     """Return the known part of a slice of a shape, or of a single size."""
     spec = op.attrs["spec"]
+    # as in x.shape[1:] and x.shape[0]; other indices of shapes are rare
     if len(spec) != 1 or not isinstance(spec[0], (int, slice)):
         return None
     if isinstance(spec[0], slice):

@@ -77,6 +77,7 @@ def resize_image_with_pad(
     wanted = size_of(target_height, "target_height"), size_of(target_width, "target_width")
     rows, columns = _largest_fitting_size(height, width, *wanted)
     resized = resize(batch, stack([rows, columns]), align_corners)
+    # An odd row or column of zeros goes below or to the right.
     framed = pad_to_bounding_box(resized, (wanted[0] - rows) // 2, (wanted[1] - columns) // 2, *wanted)
     return apply("Identity", framed if rank == 4 else squeeze(framed, 0), name=name)  # type: ignore[no-any-return]
 

@@ -54,6 +54,7 @@ def image_gradients(image: Any, name: str | None = None) -> tuple[Tensor, Tensor
     x = image_tensor(image)
     down = x[..., 1:, :, :] - x[..., :-1, :, :]
     right = x[..., 1:, :] - x[..., :-1, :]
+    # Zeros keep the size: the last row and column have no neighbor.
     dy = concat([down, zeros_like(x[..., :1, :, :])], -3, name)
     return dy, concat([right, zeros_like(x[..., :1, :])], -2)
 

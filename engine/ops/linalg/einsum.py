@@ -82,6 +82,7 @@ def _split_equation(equation: str, count: int) -> tuple[list[str], str | None]:
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     for term in [*terms, output]:
+        # a second ellipsis leaves dots, which are no letters
         letters = term.replace("...", "", 1)
         if any(letter not in string.ascii_letters for letter in letters):
             raise _equation_error(equation, "labels are letters, and '...' stands once in a term")
@@ -111,6 +112,7 @@ def _label_dimensions(term: str, tensor: Tensor, equation: str) -> tuple[Any, ..
             operation=tensor.op,
             hint="a letter stands for one dimension, '...' for any others; set_shape tells a rank that is not known",
         )
+    # numbered from the last dimension, so that ellipses of different ranks align there
     return (*before, *(Broadcast(i) for i in range(rank - letters, 0, -1)), *after)
 
 

@@ -73,6 +73,7 @@ def norm(
     axes = None if axis is None else static_ints(axis)
     if axes is not None and len(axes) == 2:
         return _of_matrices(x, ord, axes[0], axes[1], keepdims, name)
+    # Vectors have no such norms, so that a matrix is meant as a whole.
     if ord in ("fro", "nuc") and axes is None and x.rank == 2:
         return _of_matrices(x, ord, 0, 1, keepdims, name)
     if axes is not None and len(axes) > 2 and ord != "euclidean":

@@ -208,7 +208,7 @@ def _pseudo_inverse(xp: Any, x: Any, rcond: float | None) -> Any:
     """Invert the singular values above `rcond` times the largest, and replace the others by 0."""
     u, s, vh = call_linalg(xp, "svd", x, full_matrices=False, refused=DIVERGED)
     if rcond is None:
-        # Smaller values are rounding errors of 0, as TensorFlow judges.
+        # Smaller values count as rounding errors of 0, as in TensorFlow.
         rcond = 10 * max(x.shape[-2:]) * float(np.finfo(s.dtype).eps)
     largest = s[..., :1]  # NumPy and CuPy sort them in descending order
     kept = (s > rcond * largest) & (s > 0)

@@ -42,6 +42,7 @@ def _solution_shape(op: Operation) -> Shape:
             operation=op,
             hint="a single right side is a matrix of one column: expand_dims(b, -1)",
         )
+    # Either operand may know the number of equations.
     rows = b[-2] if a[-1] is None else a[-1]
     return a[:-2].broadcast(b[:-2]) + Shape([rows, b[-1]])  # type: ignore[no-any-return]
 

@@ -59,6 +59,7 @@ def _nudged_ends(low: Tensor, high: Tensor, num_bits: int, narrow_range: bool) -
     least, most = _quantized_limits(num_bits, narrow_range)
     scale = (high - low) / (most - least)
     step = apply("Where", apply("Equal", scale, 0), 1, scale)
+    # Computed like `_nudge_range` does, so that gradients are cut off where the kernel cuts off.
     zero = floor(apply("Maximum", apply("Minimum", least - low / step, most), least) + 0.5)
     nothing = apply("LogicalAnd", apply("Equal", low, 0), apply("Equal", high, 0))
     first, last = (least - zero) * step, (most - zero) * step

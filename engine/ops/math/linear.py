@@ -48,6 +48,7 @@ def _matmul_shape(op: Operation) -> Shape:
             )
     if a.rank is None or b.rank is None:
         return Shape(None)
+    # Sizes of the factors after their transpositions.
     rows, inner = reversed(a[-2:].dims) if op.attrs["transpose_a"] else a[-2:].dims
     inner_b, columns = reversed(b[-2:].dims) if op.attrs["transpose_b"] else b[-2:].dims
     if None not in (inner, inner_b) and inner != inner_b:

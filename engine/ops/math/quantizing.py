@@ -74,6 +74,7 @@ def _range_ends(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wid
     if axis is None:
         return low, high
     rank = known_rank(x, "a range for each slice")
+    # dimensions of size 1 after the axis let the ends broadcast with the slices
     after = [1] * (rank - 1 - axis_within(axis, rank))
     return tuple(apply("Reshape", r, index_tensor([-1, *after])) for r in (low, high))
 

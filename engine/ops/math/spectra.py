@@ -190,6 +190,7 @@ def _real_signal(name_: str, rank: int, example: str) -> Any:
     def public(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
         x = convert_to_tensor(input_tensor)
         if fft_length is None:
+            # Of the two lengths with n // 2 + 1 frequencies the even one, 2 * bins - 2.
             bins = None if x.rank is None else x.shape[-1]
             size: Any = apply("Maximum", size_along(x, -1) * 2 - 2, 0) if bins is None else max(0, 2 * bins - 2)
         else:

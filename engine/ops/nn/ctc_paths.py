@@ -127,6 +127,7 @@ class Paths:
         """Return, after each time step, the log probability of all continuations from each state."""
         xp, never = self.xp, self.never
         found = [hide_jet(xp, xp.zeros(never.shape, dtype=never.dtype), self.is_last, _NEVER)]
+        # The value after step t - 1 comes from step t; before step 0 there is no value to compute.
         for t in range(self.read.shape[1] - 1, 0, -1):
             b = found[-1] + self.read[:, t]
             skip = _shift_back(xp, hide_jet(xp, b, self.may_skip, _NEVER), 2, never)

@@ -152,6 +152,7 @@ def separable_conv2d(
     images = convert_to_tensor(input)
     each, mix = (convert_to_tensor(filter, images.dtype) for filter in (depthwise_filter, pointwise_filter))
     known = each.shape.dims if each.rank == 4 else [None] * 4
+    # The depthwise result has known[3] channels for each channel of the images.
     channels = None if known[2] is None or known[3] is None else known[2] * known[3]
     if not mix.shape.is_compatible_with(Shape([1, 1, channels, None])):
         raise ShapeError(

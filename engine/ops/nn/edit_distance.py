@@ -78,6 +78,7 @@ def _distance_shape(op: Operation) -> Shape:
             got=f"{shapes[0]} and {shapes[1]}",
             hint="the last dimension is that of the sequences",
         )
+    # One known rank is the rank of both.
     if any(shape.rank is None for shape in shapes):
         return Shape([None] * (ranks.pop() - 1)) if ranks else Shape(None)
     pairs = zip(shapes[0][:-1], shapes[1][:-1], strict=True)

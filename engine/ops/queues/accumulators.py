@@ -337,6 +337,7 @@ def _as_parts(result: Any) -> tuple[Any, ...]:
 
 def _saved_shape(saved: Any) -> Shape | None:
     """Return the shape of a snapshot, or None if the saved value is malformed."""
+    # A snapshot has an empty list for an unknown rank, and a list of the sizes for others.
     if saved == []:
         return Shape(None)
     fits = isinstance(saved, list) and len(saved) == 1 and isinstance(saved[0], list)

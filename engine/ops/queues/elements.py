@@ -88,6 +88,7 @@ class ElementSpec:
 
     def count(self, components: Sequence[Any], operation: str) -> int:
         """Return the number of elements along the first axes; OpError if lengths or shapes differ."""
+        # None stands for a scalar, which has no rows.
         sizes = {value.shape[0] if value.ndim else None for value in components}
         if len(sizes) != 1 or None in sizes:
             raise OpError(

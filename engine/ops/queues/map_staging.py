@@ -192,6 +192,7 @@ class MapStorage(SharedResource):
         for key, entry in whole:
             self._serials += 1
             entry.serial = self._serials
+            # A later element of the key waits in `behind`, as it did before the snapshot.
             if key in self.whole:
                 self.behind.setdefault(key, []).append(entry)
             else:
@@ -268,6 +269,7 @@ class MapStorage(SharedResource):
     def serve(self) -> None:
         """Wake all puts, takes and peeks which can go on."""
         self._serve_putters()
+        # Takes wait for different keys: none delays another.
         for take in self.takers.alive() if self.takers else ():
             take.found = self._find_key(take)
             if take.found is not None:

@@ -63,6 +63,7 @@ class Numbers:
         found: list[range] = []
         while count and self._back:
             first = self._back[0]
+            # A slice of a range is a range: the whole one, or its beginning.
             found.append(first[:count])
             count -= len(found[-1])
             if len(found[-1]) == len(first):

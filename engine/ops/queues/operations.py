@@ -110,6 +110,7 @@ def _check_components(op: Operation, many: bool) -> None:
             hint="cast the components to the queue's dtypes",
         )
     for tensor, shape in zip(op.inputs[1:], op.attrs["shapes"], strict=True):
+        # A batch has its elements along a new first dimension.
         whole = shape if not many else Shape(None) if shape.rank is None else Shape([None, *shape])
         tensor.shape.merge(whole)
 

@@ -139,6 +139,7 @@ class ReaderStorage(SharedResource):
             path = None if saved["path"] is None else str(saved["path"])
             start, before, taken, produced, completed = (int(saved[each]) for each in counts)
 
+        # Everything is read before, so that a malformed state leaves the reader as it is.
         def move_to_position() -> None:
             self._end_file()
             self._path = path

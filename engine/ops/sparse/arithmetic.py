@@ -103,6 +103,7 @@ def _with_dense(a: Any, b: Any, name: str | None) -> Tensor:
             operation=dense.op,
             hint="broadcast_to gives the dense one another shape",
         )
+    # Known shapes have been compared above.
     known = dense.shape.is_fully_known and sp.shape.is_fully_known
     sizes = apply("Cast", apply("Shape", dense), dtype="int64")
     shape = sp.dense_shape if known else same_sizes(sp.dense_shape, sizes, "sparse_add")

@@ -38,6 +38,7 @@ def _reshaped_sizes(op: Operation) -> Shape:
     if not old.is_fully_known or new.rank is None or list(new).count(None) != 1:
         return new
     count, rest = math.prod(old.as_tuple()), math.prod(d for d in new if d is not None)
+    # Left to the kernel, which raises the error.
     if not rest or count % rest:
         return new
     return Shape([count // rest if d is None else d for d in new])
@@ -46,6 +47,7 @@ def _reshaped_sizes(op: Operation) -> Shape:
 def _new_sizes(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
     """Return the new shape with a size of -1 computed; ValueError if the numbers of elements differ."""
     count, rest = math.prod(old), math.prod(d for d in new if d != -1)
+    # Beside a size of 0 a -1 is refused, because any number would fit.
     fits = (
         new.count(-1) <= 1 and all(d >= -1 for d in new) and (rest and not count % rest if -1 in new else count == rest)
     )

@@ -74,6 +74,7 @@ def sparse_merge(
     same = [assert_equal(each.indices, values.indices, "indices of ids and of values") for each in ids]
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *same)):
         columns = [expand_dims(cast(each.values, int64), 1) for each in ids]
+        # An id takes the place of the last number of its index vector.
         indices = concat([ids[0].indices[:, :-1], *columns], 1)
     dims = [expand_dims(cast(index_tensor(size), int64), 0) for size in sizes]
     merged = SparseTensor(indices, values.values, concat([ids[0].dense_shape[:-1], *dims], 0, name=name))

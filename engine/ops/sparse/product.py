@@ -75,6 +75,7 @@ def _multiply_sparse(xp: Any, indices: Any, values: Any, sizes: Any, b: Any, adj
     values = values.conj() if adjoint else values
     if xp is np:
         return _by_scipy(row, column, values, (rows, columns), b, adjoint)
+    # Each value adds its multiple of row `of` of b to row `to` of the product.
     to, of = (column, row) if adjoint else (row, column)
     product = xp.zeros((columns if adjoint else rows, b.shape[1]), dtype=b.dtype)
     add_at(xp, product, to, values[:, None] * b[of])

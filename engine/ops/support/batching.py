@@ -25,6 +25,7 @@ def batch_pointwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
     """
     rank = op.outputs[0].rank
     lower = [v and t.rank != rank for t, v in zip(op.inputs, varying, strict=True)]
+    # Raising the rank takes a Reshape, which needs all sizes except the number of instances.
     if rank is None or any(t.rank is None or not t.shape.is_fully_known for t, low in zip(op.inputs, lower) if low):
         return None
 
@@ -52,6 +53,7 @@ def batch_along(attr: str = "axis") -> BatchRule:
     def batch_along_axes(op: Operation, varying: Sequence[bool]) -> Batched | None:
         rank = op.inputs[0].rank
         arrays = [not host for host in host_inputs(op)]
+        # All arrays vary or none: the axis of an array without instances would not move.
         if rank is None or list(varying) != arrays or any(t.rank != rank for t, v in zip(op.inputs, varying) if v):
             return None
         axis = _behind_first(op.attrs[attr], rank)
