@@ -59,6 +59,7 @@ def _read_pairs(value: Any, count: int, what: str) -> list[tuple[Part, Part]]:
         )
     if known is not None:
         return [(int(before), int(behind)) for before, behind in known]
+    # The sizes are added to int32 sizes of shapes.
     tensor = cast(tensor, dtypes.int32)
     return [(tensor[i, 0], tensor[i, 1]) for i in range(count)]
 

@@ -213,6 +213,7 @@ def _range_shape(op: Operation) -> Shape:
     known = [static_value(t) for t in op.inputs]
     if any(v is None for v in known):
         return Shape([None])
+    # Python's numbers, which neither overflow nor round
     numbers = [v.item() for v in known if v is not None]
     if numbers[2] == 0:
         raise ShapeError("a range needs a step", wanted="delta != 0", got=0, hint="use fill for equal numbers")

@@ -52,6 +52,7 @@ def order_of_rows(xp: Any, indices: Any) -> Any:
 def _distinct_shape(op: Operation) -> list[Shape]:
     """Infer the shapes of the distinct indices and of their numbers."""
     shape = op.inputs[0].shape
+    # a vector of indices, or a matrix of index vectors
     if shape.rank not in (1, 2, None):
         raise ShapeError(
             "the indices of rows are a vector", wanted="[n]", got=shape, hint="reshape them and their rows"

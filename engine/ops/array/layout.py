@@ -42,6 +42,7 @@ def _checked_permutation(perm: Any, rank: int) -> list[int]:
 def _transpose_shape(op: Operation) -> Shape:
     x, perm = op.inputs[0].shape, op.attrs["perm"]
     if x.rank is None:
+        # the permutation alone tells the rank
         return x if perm is None else Shape([None] * len(perm))
     return Shape([x[i] for i in _checked_permutation(perm, x.rank)])
 

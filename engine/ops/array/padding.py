@@ -45,6 +45,7 @@ def _known_paddings(op: Operation) -> Any:
     return None if pairs is None else pairs.tolist()
 
 
+# without a known rank of the tensor, the rows of paddings tell it: there is one for each dimension
 def _pad_shape(op: Operation) -> Shape:
     pairs, x = _known_paddings(op), op.inputs[0].shape
     rank = x.rank if x.rank is not None else op.inputs[1].shape[0]

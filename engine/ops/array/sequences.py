@@ -341,6 +341,7 @@ def _for_each(counts: Tensor, x: Tensor, axis: int) -> Tensor:
     known = None if counts.rank != 1 or x.rank is None else counts.shape[0]
     if known is not None and known == x.shape[axis]:
         return counts
+    # a vector of another length fails to broadcast; a single count is repeated for all rows
     size = apply("ExpandDims", size_along(x, axis), axis=0)
     return apply("BroadcastTo", counts, size)  # type: ignore[no-any-return]
 

@@ -72,6 +72,7 @@ def _call_gradient_function(op: Operation, *cotangents: Any) -> list[Any]:
     found = _flatten_gradients(
         call(function, cotangents_of(op, cotangents), f"the gradient function {_function_name(function)}")
     )
+    # One for each argument of the function.
     if len(found) != len(op.inputs) - num:
         raise GraphError(
             f"the gradient function {_function_name(function)} returns the wrong number of gradients",

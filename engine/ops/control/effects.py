@@ -105,6 +105,7 @@ def _operation_of_leaf(leaf: Any) -> Operation:
     return op
 
 
+# A negative `summarize` shows all elements, as in TensorFlow.
 def _format_summary(value: Any, summarize: int | None) -> str:
     array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic, int, float)) else None
     if array is None:

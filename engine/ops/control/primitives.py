@@ -177,6 +177,7 @@ def _no_loop_gradient(op: Operation, *_: Any) -> list[Any]:
 
 def checked_window(given: Any) -> int | str:
     """Return a valid ``parallel_iterations``, an integer or "auto"; GraphError for other values."""
+    # A comparison of an array with a string would be an array.
     if isinstance(given, str) and given == AUTO:
         return AUTO
     if not isinstance(given, (int, np.integer)) or given < 1:

@@ -180,6 +180,7 @@ def _selected_shape(op: Operation) -> Shape:
             got=f"{boxes} and {scores}",
             hint="one class only",
         )
+    # The largest number of boxes, and both thresholds.
     only_scalars(op, 2, 3, 4)
     return Shape([None])
 

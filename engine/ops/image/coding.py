@@ -51,6 +51,7 @@ def _encoded_shape(op: Operation) -> Shape:
 
 def _check_image(image: Shape, form: str, op: Operation | None = None) -> None:
     """Raise ShapeError for a shape that the format cannot store."""
+    # A JPEG has no opacity.
     known = {"PNG": (1, 3, 4, None), "JPEG": (1, 3, None)}[form]
     if image.rank not in (3, None) or (image.rank == 3 and image[2] not in known):
         raise ShapeError(

@@ -58,6 +58,7 @@ def square_shape(op: Operation, index: int = 0) -> Shape:
             operation=op,
             hint="the matrices are the last two dimensions; matrix_solve_ls, svd and qr take others",
         )
+    # Either dimension may be the known one.
     size = columns if rows is None else rows
     return shape[:-2] + Shape([size, size])  # type: ignore[no-any-return]
 

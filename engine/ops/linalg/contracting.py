@@ -116,6 +116,7 @@ def _multiply_elementwise(
     """Multiply element by element: each tensor gets dimensions of size 1 for the free labels of the other."""
     a, b = left.ordered([*batch, *rows, *inner]), right.ordered([*batch, *columns, *inner])
     x, y = a.tensor, b.tensor
+    # Left becomes [batch, rows, 1 per column label, inner], and right [batch, 1 per row label, columns, inner].
     for _ in columns:
         x = apply("ExpandDims", x, axis=len(batch) + len(rows))
     for _ in rows:
@@ -127,6 +128,7 @@ def _matrix_product(
     left: Labelled, right: Labelled, batch: list[Any], rows: list[Any], inner: list[Any], columns: list[Any]
 ) -> Labelled:
     """Multiply as batches of matrices; where the layout allows, a flag of `matmul` replaces a transpose."""
+    # A transpose inside of the product costs nothing; one before the product copies the operand.
     turned_a, turned_b = _begins_with(left, [*batch, *inner]), not _begins_with(right, [*batch, *inner])
     a = _as_matrices(left, batch, *((inner, rows) if turned_a else (rows, inner)))
     b = _as_matrices(right, batch, *((columns, inner) if turned_b else (inner, columns)))

@@ -184,6 +184,7 @@ def _compute_matrix_diag(
     if diagonal.ndim < least or (band.count > 1 and diagonal.shape[-2] != band.count):
         raise ValueError(f"matrix_diag: {band.count} diagonals need [..., {band.count}, longest], got {diagonal.shape}")
     rows, columns = band.matrix_size(diagonal.shape[-1], num_rows, num_cols)
+    # Elements off the diagonals keep the padding.
     out = xp.full((*diagonal.shape[:-least], rows, columns), padding_value, diagonal.dtype)
     return _write_diagonals(out, diagonal, band)
 

@@ -70,6 +70,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     operands = [Labelled(t, _label_dimensions(term, t, equation)) for term, t in zip(terms, tensors, strict=True)]
     wanted = _output_labels(output, operands, equation)
     _check_sizes(operands, equation)
+    # a label that occurs twice in an operand, as in 'ii->i', takes its diagonal
     operands = [operand.without_repetition() for operand in operands]
     result = _contract_operands(operands, wanted).ordered(wanted).tensor
     return result if name is None else apply("Identity", result, name=name)

@@ -89,6 +89,7 @@ def _expm_gradient(op: Operation, g: Tensor) -> list[Any]:
     x = adjoint(op.inputs[0])
     n = size_along(op.inputs[0], -1)
     size = _size_of_each(g)
+    # The upper right block of exp([[x, g], [0, x]]) is the derivative at x along g.
     upper = apply("Concat", [x, g / size], axis=-1)
     lower = apply("Concat", [zeros_like(x), x], axis=-1)
     return [apply("Expm", apply("Concat", [upper, lower], axis=-2))[..., :n, n:] * size]

@@ -153,6 +153,7 @@ def _slope_exponent(x: Tensor, y: Tensor) -> Tensor:
 
     A power with exponent 0 is constant; ``1 / x`` would make its higher derivatives infinite or NaN at 0.
     """
+    # A value that may be fed is not known, even if it is computed from constants.
     known = None if y.graph.is_feedable(y) else static_value(y)
     if known is not None and known.all():
         return y - 1

@@ -213,6 +213,7 @@ def by_order(slopes: Callable[[Array, Array, int], Array]) -> Kernel:
     """Return a kernel on the host for `slopes` of the order in its attribute."""
 
     def compute_slopes(xp: Any, x: Any, y: Any, order: int) -> Any:
+        # Always in float64: high coefficients of series cancel digits.
         wide = np.broadcast_arrays(x.astype(np.float64), y.astype(np.float64))
         with np.errstate(all="ignore"):
             return slopes(np.atleast_1d(wide[0]), np.atleast_1d(wide[1]), order).reshape(wide[0].shape)

@@ -53,6 +53,7 @@ def reduced_axes(axis: tuple[int, ...] | None, rank: int) -> list[int]:
         return list(range(rank))
     _check_integers(axis)
     axes = [axis_within(a, rank) for a in axis]
+    # Compared after counting from 0: -1 and 1 may be one axis.
     if len(set(axes)) < len(axes):
         raise ShapeError("an axis is given twice", got=axis, hint="name each axis once")
     return axes

@@ -150,6 +150,7 @@ def _real_spectrum(name_: str, rank: int, example: str) -> Any:
                 hint=f"use {name_[1:]} for complex ones, or cast",
             )
         if fft_length is not None:
+            # The signal is cut or padded, not its spectrum.
             x = fit_sizes(x, _read_fft_length(fft_length, rank))
         return apply("RFFT", x, name=name, rank=rank, dtype=COMPLEX_OF[x.dtype])  # type: ignore[no-any-return]
 
@@ -195,6 +196,7 @@ def _real_signal(name_: str, rank: int, example: str) -> Any:
             size: Any = apply("Maximum", size_along(x, -1) * 2 - 2, 0) if bins is None else max(0, 2 * bins - 2)
         else:
             *others, size = _read_fft_length(fft_length, rank)
+            # The spectrum is cut or padded to the frequencies of a signal of `size` samples.
             x = fit_sizes(x, [*others, size // 2 + 1])
         length = constant(np.int32(size)) if isinstance(size, int) else size
         return apply("IRFFT", x, length, name=name, rank=rank)  # type: ignore[no-any-return]

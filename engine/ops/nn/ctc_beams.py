@@ -51,6 +51,7 @@ class _Prefix:
         found: list[int] = []
         prefix, last = self, -1
         while prefix.parent is not None:
+            # Repeated labels that a blank separated: TensorFlow merges these too if asked.
             if not merge_repeated or prefix.label != last:
                 found.append(prefix.label)
             prefix, last = prefix.parent, prefix.label

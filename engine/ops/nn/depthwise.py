@@ -103,6 +103,7 @@ def _with_channels(images: Tensor, channels: int, first: bool) -> Tensor:
             operation=images.op,
             hint="a filter has the shape [height, width, channels, multiplier]",
         )
+    # Otherwise only the step knows the number of channels.
     is_known = images.rank is not None and images.shape[1 if first else 3] is not None
     return images if is_known else ensure_shape(images, wanted)
 

@@ -258,6 +258,7 @@ def _sparse_kernel(xp: Any, labels: Any, logits: Any) -> Any:
 
 def _class_numbers(labels: Tensor, logits: Tensor) -> Tensor:
     count = logits.shape[-1] if logits.rank is not None else None
+    # A constant where the number of classes is known: steps need no Range.
     if count is not None:
         return constant(np.arange(count, dtype=labels.dtype.numpy))
     numbers = apply("Range", 0, shape_of(logits)[-1], 1)

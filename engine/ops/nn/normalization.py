@@ -42,6 +42,7 @@ def along_channels(vector: Tensor, value: Tensor, is_first: bool) -> Tensor:
     """
     if not is_first:
         return vector
+    # How many dimensions follow the channels has to be known.
     if value.rank is None:
         raise ShapeError(
             "the rank has to be known where channels are not the last dimension",

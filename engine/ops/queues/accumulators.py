@@ -180,6 +180,7 @@ class AccumulatorStorage(SharedResource):
         """Return True if a saved sum, with as much of its shape as is known, is a sum of `count` gradients."""
         if not isinstance(total, list) or shape is None or not self.spec.shape.is_compatible_with(shape):
             return False
+        # An empty list is the sum of no gradients.
         if not total:
             return count == 0
         return count > 0 and all(isinstance(each, np.ndarray) for each in total) and self.sum.fits(total, shape)

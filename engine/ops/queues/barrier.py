@@ -277,6 +277,7 @@ class BarrierStorage(SharedResource):
         QueueClosed
             If the barrier is closed already, except to cancel its incomplete elements.
         """
+        # A second call may still drop the incomplete elements of a closed barrier.
         if self.closed and not (cancel_pending and self.incomplete):
             raise self._closed_error("is already closed", operation)
         self.closed = True

@@ -46,6 +46,7 @@ class ElementSpec:
             if (
                 count is None
                 or len(shape.dims) > MOST_DIMS
+                # Strings and resources are references, which a block of memory cannot hold.
                 or dtype.numpy is None
                 or np.dtype(dtype.numpy).kind not in "biufc"
             ):

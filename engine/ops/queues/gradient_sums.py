@@ -157,6 +157,7 @@ class SparseSum:
             )
         rows = Shape([None, *values.shape[1:]])
         known = self.shape
+        # An empty shape tells nothing about the whole array.
         for got in (rows, Shape(shape.tolist())) if shape.size else (rows,):
             if not known.is_compatible_with(got):
                 raise _other_shape(self.name, known, got, operation)
@@ -195,6 +196,7 @@ class SparseSum:
         if len(arrays) != 3:
             return False
         rows = Rows(*arrays)
+        # Vectors of indices and counts, as many as there are rows.
         whole = rows.indices.ndim == rows.counts.ndim == 1 <= rows.values.ndim and len(set(map(len, rows))) == 1
         kinds = (each.dtype for each in rows)
         return (

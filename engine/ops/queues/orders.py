@@ -159,6 +159,7 @@ class InRing(FirstInFirstOut):
         """Take the next elements; consecutive numbers form one entry of rows."""
         if count == 1:
             return [self.pop()]
+        # Consecutive elements leave as rows of arrays, without an object for each.
         pop, pop_rows = self.ring.pop, self.ring.pop_rows
         return [
             (pop() if len(each) == 1 else pop_rows(len(each)), each)

@@ -240,6 +240,7 @@ class ReaderStorage(SharedResource):
     def _load_block(self, path: str, file: RecordFile | None, start: int) -> tuple[RecordFile, Block]:
         """Read a block from `start` in a thread, opening the file if necessary."""
         layout = self.spec.layout
+        # In the thread too, because opening a file may take long.
         file = file or RecordFile(path, FixedLayout(*layout) if layout else self.spec.format, self.spec.compression)
         try:
             records, end = file.read_block(start)

@@ -120,6 +120,7 @@ def build_sampler(
         static_int(num_sampled, "num_sampled"),
         static_int(range_max, "range_max"),
     )
+    # Refused while building, and not only by the step.
     _check_enough_classes(count, unique, classes)
     sampled, tries = apply(
         "RandomCandidates",

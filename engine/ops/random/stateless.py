@@ -357,6 +357,7 @@ def stateless_random_gamma(
     array([1., 4.], dtype=float32)
     """
     wanted = checked_floating(dtype, "gamma")
+    # Draws are of rate 1, and divided by the rate in the end.
     concentration = convert_to_tensor(alpha, wanted)
     rate = None if beta is None else convert_to_tensor(beta, wanted)
     if rate is not None:

@@ -55,6 +55,7 @@ def _group_max(xp: Any, values: Any, numbers: Any, count: Any) -> Any:
     last = xp.ones(groups.shape[0], dtype=xp.bool_)
     last[:-1] = groups[1:] != groups[:-1]
     largest = values[order][last]
+    # An empty group would have no value, and shift the groups after it.
     if largest.shape[0] != int(count):
         raise ValueError(f"each of {int(count)} groups needs a value, {largest.shape[0]} have one")
     return largest

@@ -94,6 +94,7 @@ def _copy_pieces(
     xp: Any, values: list[Any], shape: tuple[int, ...], pieces: Callable[[Array], Iterable[Array]]
 ) -> Array:
     """Return an array whose pieces are the values, each copied straight from its memory."""
+    # A value off the device is copied once, into its piece, and not fetched into an array of its own first.
     result: Array = xp.empty(shape, values[0].dtype)
     for piece, value in zip(pieces(result), values, strict=True):
         if isinstance(value, SwappableArray):

@@ -138,7 +138,9 @@ class VariableSlot(Resource):
             old = self._require_initialized(buffer, operation)
             self._check_shape(old.shape, _shape_of(value), operation)
             return _write_exclusively(
-                old if alone else np.empty_like(old, order="C"), lambda out: function(old, value, out=out)
+                # In place if nobody else holds the buffer, else into a new one: readers keep their value.
+                old if alone else np.empty_like(old, order="C"),
+                lambda out: function(old, value, out=out),
             )
 
         return self._update_value(combine_values, getattr(value, "nbytes", 0), context)

@@ -22,6 +22,7 @@ def index_tensor(value: Any) -> Tensor:
     """Return an integer argument (nested lists may hold scalar tensors) as an int32 or int64 tensor."""
     if isinstance(value, Shape):
         value = value.as_tuple()
+    # A list with a tensor in it: the step stacks its elements.
     if isinstance(value, (list, tuple)) and as_symbolic(value):
         return apply("Stack", [index_tensor(v) if _is_nested(v) else v for v in value], axis=0)  # type: ignore[no-any-return]
     if as_symbolic(value):
@@ -62,6 +63,7 @@ def _index_array(value: Any) -> np.ndarray[Any, Any]:
 def convert_alike(*values: Any, default: DType | None = None) -> list[Tensor]:
     """Return operands as tensors; literals take the dtype of the first typed operand, else the `default`."""
     typed = [as_typed(value) for value in values]
+    # A tensor, or an array with a dtype, decides for all literals.
     known = next((t.dtype for t in typed if t is not None), default)
     return [convert_to_tensor(v, known) if t is None else t for v, t in zip(values, typed, strict=True)]
 

@@ -39,6 +39,7 @@ def _late_tensor(axis: Any) -> Tensor | None:
     if axis is None or not as_symbolic(axis):
         return None
     tensor = index_tensor(axis)
+    # A constant tensor counts as static: `static_int` reads it.
     if static_value(tensor) is not None:
         return None
     if not tensor.dtype.is_integer:

@@ -62,6 +62,7 @@ class Windows:
         """Return the number of elements in each window, without padding."""
         found = [0] * self.count
         for place in range(self.window):
+            # Places in the padding belong to no window here.
             for i in range(*self.at(place)[0].indices(self.count)):
                 found[i] += 1
         return found
