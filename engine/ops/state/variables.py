@@ -137,10 +137,9 @@ class VariableSlot(Resource):
         def combine_values(buffer: Array | None, alone: bool) -> Array:
             old = self._require_initialized(buffer, operation)
             self._check_shape(old.shape, _shape_of(value), operation)
+            # In place if nobody else holds the buffer, else into a new one: readers keep their value.
             return _write_exclusively(
-                # In place if nobody else holds the buffer, else into a new one: readers keep their value.
-                old if alone else np.empty_like(old, order="C"),
-                lambda out: function(old, value, out=out),
+                old if alone else np.empty_like(old, order="C"), lambda out: function(old, value, out=out)
             )
 
         return self._update_value(combine_values, getattr(value, "nbytes", 0), context)
