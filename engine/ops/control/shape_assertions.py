@@ -400,7 +400,7 @@ def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
     >>> [tg.function(tg.is_non_decreasing).sync(x).item() for x in ([1, 1, 2], [1, 2, 1], [])]
     [True, False, True]
     """
-    # Fewer than two elements leave nothing to compare, of which everything holds.
+    # Fewer than two elements leave nothing to compare: the result is True.
     flat = reshape(convert_to_tensor(x), [-1])
     return reduce_all(less_equal(flat[:-1], flat[1:]), name=name)
 

@@ -90,8 +90,8 @@ def _nearest_taps(axis: _Axis) -> Taps:
 def _linear_taps(axis: _Axis) -> Taps:
     positions = axis.positions()
     low = np.floor(positions)
-    # A position outside of the image has the border as both pixels, so that the border's value is repeated.
     part = positions - low
+    # A position outside of the image has the border as both pixels, so that the border's value is repeated.
     indices = np.stack([axis.bound(low), axis.bound(np.ceil(positions))], 1)
     return Taps(indices, np.stack([1 - part, part], 1).astype(np.float64))
 

@@ -319,8 +319,7 @@ def ssim_multiscale(
             x, y = _halve_images(x), _halve_images(y)
         x, y = _with_windows(x, size), _with_windows(y, size)
         luminance, structure = _window_similarities(x, y, size, filter_sigma, (largest * k1, largest * k2))
-        # Luminance counts in the smallest size only (Wang et al., 2003); the mean over channels follows after the
-        # powers.
+        # Luminance counts in the smallest size only (Wang et al., 2003). The mean over channels follows in the end.
         found = reduce_mean(luminance * structure if number == len(powers) - 1 else structure, _PIXELS[:2])
         # A negative similarity has no fractional power.
         factors.append(apply("Pow", relu(found), scalar_like(power, found)))

@@ -153,7 +153,7 @@ define(
 
 def _values_gradient(op: Operation, g: Tensor) -> list[Any]:
     _, u, v = apply("Svd", op.inputs[0])
-    # Ds is the real part of the diagonal of adjoint(u) @ dx @ v.
+    # ds is the real part of the diagonal of adjoint(u) @ dx @ v.
     return [multiply_matrices(u * as_row(g, u), v, adjoint_b=True)]
 
 
@@ -220,7 +220,7 @@ def _pseudo_inverse(xp: Any, x: Any, rcond: float | None) -> Any:
 def _pseudo_inverse_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Return the cotangent of matrices of locally constant rank (Golub and Pereyra, 1973)."""
     x, y = op.inputs[0], op.outputs[0]
-    # Dy = -y @ dx @ y + y @ y^H @ dx^H @ (1 - x @ y) + (1 - y @ x) @ dx^H @ y^H @ y, of which these are the three
+    # dy = -y @ dx @ y + y @ y^H @ dx^H @ (1 - x @ y) + (1 - y @ x) @ dx^H @ y^H @ y, of which these are the three
     # adjoints.
     back = multiply_matrices(y, multiply_matrices(g, y, adjoint_b=True), adjoint_a=True)
     left = multiply_matrices(multiply_matrices(g, y, adjoint_a=True), y, adjoint_b=True)

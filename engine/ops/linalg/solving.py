@@ -151,7 +151,7 @@ def _each_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> Any:
     matrices = zip(a.reshape(-1, n, n), b.reshape(-1, n, k), x.reshape(-1, n, k), strict=True)
     solve = scipy_linalg().solve_triangular
     for matrix, right, out in matrices:
-        # 2 is SciPy's number for the adjoint; without its check NaN passes on to the result, as in the other kernels.
+        # 2 is SciPy's number for the adjoint; without a check NaN passes on to the result, as in the other kernels.
         out[...] = solve(matrix, right, 2 if adjoint else 0, lower, check_finite=False)
     return x
 

@@ -223,7 +223,7 @@ def _of_order(x: Any, order: int, function: str) -> Any:
     return arrays.special_function(np, function)(order, wide)
 
 
-# For far arguments the first two terms of DLMF, 10.40.1, for the others 0 in place of them.
+# Far arguments get the first two terms of DLMF, 10.40.1; SciPy computes the others, with 0 in place of far ones.
 def _i_of_order(xp: Any, x: Any, order: int, scaled: bool) -> Any:
     if not scaled:
         return _of_order(x, order, "iv")

@@ -357,5 +357,5 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     >>> tg.function(lambda: tg.clip_by_value([-3.0, 0.5, 2.0], 0.0, 1.0)).sync()
     array([0. , 0.5, 1. ], dtype=float32)
     """
-    # Of crossed bounds the lower one holds.
+    # If the bounds are crossed, the lower one wins.
     return maximum(minimum(t, clip_value_max), clip_value_min, name)

@@ -123,7 +123,7 @@ def _by_sum(a: Array, x: Array, order: int) -> Array:
             # The division by a + k + e, coefficient by coefficient.
             term[i] = (term[i] * x - term[i - 1]) / (a + k)
         total += term
-    # X / a is the factor of the sum, divided by the density.
+    # x / a is the factor of the sum, divided by the density.
     return x / a * math.factorial(order) * _multiply_series(_power_over_gamma(a + 1, x, order), total)[order]  # type: ignore[no-any-return]
 
 

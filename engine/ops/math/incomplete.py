@@ -141,8 +141,7 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
 def _log_slopes(a: Tensor, x: Tensor, order: int) -> Tensor:
     """Return the derivative by `a`, of an order, of ``x ** a / gamma(a)``, divided by this function."""
     slopes = [log(x) - digamma(a), *(-polygamma(float(k), a) for k in range(1, order))]
-    # For f with f' = f * s, Leibniz's rule makes f(n + 1) the sum of comb(n, k) * f(n - k) * s(k); `found` is f(n) /
-    # f.
+    # With f' = f * s, Leibniz's rule makes f(n + 1) the sum of comb(n, k) * f(n - k) * s(k). `found` holds f(n) / f.
     found: list[Any] = [1.0]
     for n in range(order):
         found.append(sum(math.comb(n, k) * found[n - k] * slopes[k] for k in range(n + 1)))

@@ -117,7 +117,7 @@ def seed_or_next(seed: int | None) -> int:
     if seed is not None:
         return checked_seed(seed)
     made = scopes.get_default_graph().collections.setdefault("random_seeds", [])
-    # By the order of building: the same program draws the same numbers.
+    # Numbered in the order of building, so that the same program draws the same numbers.
     made.append(_OWN_SEEDS + len(made))
     return made[-1]  # type: ignore[no-any-return]
 

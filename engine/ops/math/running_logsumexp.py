@@ -96,7 +96,7 @@ def _exp_sums(xp: Any, g: Any, a: Any, b: Any, axis: int, exclusive: bool, rever
 def _exp_sum_gradient(op: Operation, h: Tensor) -> list[Any]:
     g, a, b = op.inputs
     to_g = _exp_sum(op, h, b, a)
-    # Y is its own derivative by `a`, and `b` enters each term as a factor exp(b[i]) next to g[i].
+    # y is its own derivative by `a`, and `b` enters each term as a factor exp(b[i]) next to g[i].
     return [to_g, h * op.outputs[0], g * to_g]
 
 

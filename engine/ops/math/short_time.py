@@ -69,7 +69,6 @@ def stft(
            [2., 1., 0.]], dtype=float32)
     """
     length = positive_int(frame_length, "frame_length")
-    # A window weighs frames before the transform, which reduces leakage of frequencies at their ends.
     frames = frame(signals, length, frame_step, pad_end)
     if window_fn is not None:
         frames = frames * window_fn(length, dtype=frames.dtype)

@@ -159,7 +159,7 @@ class ReaderStorage(SharedResource):
 
     def read(self, context: KernelContext, queue: QueueStorage) -> Taken | AsyncResult:
         """Return the next key and record, or an AsyncResult which waits for them."""
-        # Not while another read is in its turn: this one would overtake it.
+        # Not while another read waits for its turn, which this read would overtake.
         if (self._returned or self._taken < len(self._block.records)) and not self._turn.taken:
             return self._next_record()
         return AsyncResult(self._read_later(context, queue), lambda found: found)

@@ -188,8 +188,7 @@ class VariableSlot(Resource):
             The new buffer, or an awaitable.
         """
         calls = None if context is None else context.step.long_calls
-        # A short update waits for its turn in the same way while another is running, so that updates keep their
-        # order.
+        # While another update is running a short one waits for its turn too, so that updates keep their order.
         if context is not None and calls is not None and (nbytes >= copies.LARGE or self.turns.taken):
             return self._update_in_thread(context.step.later(change))
         if self.turns.taken:

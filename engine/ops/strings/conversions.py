@@ -103,7 +103,7 @@ def string_to_number(input: Any, out_type: Any = "float32", name: str | None = N
 
 
 def _as_string(xp: Any, x: Any, form: str) -> Any:
-    # As TensorFlow writes them, and not Python's True and False.
+    # TensorFlow's true and false, and not Python's True and False.
     if x.dtype.kind == "b":
         return make_strings(("true" if value else "false" for value in iterate_elements(x)), x.shape)
     if x.dtype.kind == "c":
