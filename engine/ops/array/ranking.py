@@ -205,6 +205,7 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
     # a masked sum, because a gather would fail for targets that are no class
     target = apply("Sum", apply("Where", mine, scores, 0), axis=(-1,), keepdims=True)
     above = apply("Sum", apply("Cast", apply("Greater", scores, target), dtype=dtypes.int32), axis=(-1,))
+    # a row with infinite or NaN predictions counts as false, as in TensorFlow
     known = apply("All", apply("IsFinite", scores), axis=(-1,))
     fits = apply("LogicalAnd", known, apply("Any", mine, axis=(-1,)))
     limit = apply("Cast", index_tensor(k), dtype=dtypes.int32)

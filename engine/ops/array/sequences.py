@@ -106,6 +106,7 @@ def _reverse_sequences(xp: Any, x: Any, lengths: Any, seq_axis: int, batch_axis:
     places = xp.arange(size)
     # [batch, size]: mirrored before the end of each sequence, unchanged from there on
     sources = xp.where(places < ends, ends - 1 - places, places)
+    # the axes of the batch and of the sequences come first, for the index arrays
     rows = xp.moveaxis(x, (batch_axis % x.ndim, seq_axis % x.ndim), (0, 1))
     turned = rows[xp.arange(lengths.size)[:, None], sources]
     return xp.ascontiguousarray(xp.moveaxis(turned, (0, 1), (batch_axis % x.ndim, seq_axis % x.ndim)))

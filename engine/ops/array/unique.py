@@ -57,6 +57,7 @@ def _compute_unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
     first = order[starts]
     by_place = xp.argsort(first, kind="stable")
     number = xp.zeros(first.shape, dtype=xp.int64)
+    # the inverse permutation: the number of each run in sorted order
     number[by_place] = xp.arange(first.size)
     indices = xp.zeros(n, dtype=xp.int64)
     indices[order] = number[running_count(xp, new) - 1]

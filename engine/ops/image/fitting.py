@@ -85,6 +85,7 @@ def resize_image_with_pad(
 def _largest_fitting_size(height: Size, width: Size, most_rows: Size, most_columns: Size) -> tuple[Size, Size]:
     """Return the largest size with these proportions within bounds, rounded down, but at least 1 pixel."""
     if all(isinstance(size, int) for size in (height, width, most_rows, most_columns)):
+        # Products first, so that only the last division rounds; an image without columns divides by 1.
         rows = min(most_rows, height * most_columns // max(width, 1))
         return max(rows, 1), max(min(most_columns, width * most_rows // max(height, 1)), 1)
     # In int64, because the products of two sizes may exceed int32.

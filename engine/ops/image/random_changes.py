@@ -133,6 +133,7 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None, name: str 
     >>> tg.function(lambda: tg.random_hue([[0.5, 0.5, 0.5]], 0.5)).sync()  # grey has no hue
     array([[0.5, 0.5, 0.5]], dtype=float32)
     """
+    # Half a turn in both directions reaches every hue.
     most = _read_max_delta(max_delta, 0.5)
     return adjust_hue(image, random_uniform([], -most, most, seed=seed), name=name)
 

@@ -61,6 +61,7 @@ def _check_resize_method(method: str, align_corners: bool, half_pixel_centers: b
 def _weighted_sums(xp: Any, x: Any, axis: int, parts: Taps) -> Any:
     """Return weighted sums of elements along an axis; weights that are all 1 need no product."""
     total = None
+    # One tap of every place at a time: all taps at once would multiply the memory by their number.
     for indices, weights in zip(parts.indices.T, parts.weights.T, strict=True):
         part = xp.take(x, xp.asarray(indices), axis=axis)
         if not (weights == 1).all():

@@ -109,6 +109,7 @@ def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
     if quarters % 2 == 0:
         return reverse(x, [-3, -2] if quarters else [], name)
     # A quarter turn is a flip and a transpose.
+    # Three quarters counterclockwise are one clockwise, which flips the other axis.
     flipped = reverse(x, -2) if quarters == 1 else reverse(x, -3)
     return transpose(flipped, [*range(x.rank - 3), -2, -3, -1], name)
 

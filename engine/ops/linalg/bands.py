@@ -108,6 +108,7 @@ class Band:
         ShapeError
             If given sizes cannot hold the band, or would need longer diagonals.
         """
+        # A step knows the diagonals, and checks whether they fit.
         if longest is None:
             return None if num_rows == -1 else num_rows, None if num_cols == -1 else num_cols
         least = longest - min(self.upper, 0), longest + max(self.lower, 0)

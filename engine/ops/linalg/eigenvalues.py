@@ -43,6 +43,7 @@ def _eigen_gradient(op: Operation, to_values: Tensor | None, to_vectors: Tensor 
 
 
 def _values_gradient(op: Operation, g: Tensor) -> list[Any]:
+    # de is the real diagonal of adjoint(v) @ dx @ v; the vectors are computed only if a gradient is
     _, vectors = apply("SelfAdjointEig", op.inputs[0])
     return [_lower_only(multiply_matrices(vectors * as_row(g, vectors), vectors, adjoint_b=True))]
 

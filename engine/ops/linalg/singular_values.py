@@ -152,6 +152,7 @@ define(
 
 
 def _values_gradient(op: Operation, g: Tensor) -> list[Any]:
+    # Computed here, because the values alone are cheaper where no gradient is needed.
     _, u, v = apply("Svd", op.inputs[0])
     # ds is the real part of the diagonal of adjoint(u) @ dx @ v.
     return [multiply_matrices(u * as_row(g, u), v, adjoint_b=True)]

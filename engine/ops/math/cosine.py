@@ -59,6 +59,7 @@ def _transform_type_1(x: Tensor, ortho: bool) -> Tensor:
 def _transform_type_2(x: Tensor, ortho: bool) -> Tensor:
     """Return type 2: the spectrum of the signal padded to twice its length, turned by half a sample."""
     size = dimension_of(x, -1)
+    # `rfft` sees samples at m, the transform at m + 1/2: the phase makes up for the difference.
     found = real(rfft(x, [size * 2])[..., :size] * _half_sample_phase(x, -1))
     return found * _orthonormal_scales(x, 0.5) / sqrt(_length_in_dtype(x)) if ortho else found
 

@@ -71,6 +71,7 @@ def _fake_quant_gradient(op: Operation, g: Tensor) -> list[Any]:
     x, *given = op.inputs
     wide = [apply("Cast", t, dtype=dtypes.float32) if t.dtype in _TWO_BYTES else t for t in (x, *given)]
     first, last = _nudged_ends(wide[1], wide[2], op.attrs["num_bits"], op.attrs["narrow_range"])
+    # Compared in float32 like in the kernel: two-byte floats would round the ends.
     below, above = wide[0] < first, wide[0] > last
     by_x = apply("Where", apply("LogicalOr", below, above), 0, g)
     ends = zip(given, (below, above), strict=True)

@@ -168,6 +168,7 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
 
 def _zeta_slope_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x, q), n = op.inputs, op.attrs["order"]
+    # The derivative of the order below, which for order 1 is the function itself.
     lower = zeta(x + 1, q) if n == 1 else apply("ZetaSlope", x + 1, q, order=n - 1)
     by_x = apply("ZetaSlope", x, q, order=n + 1)
     # The n-th derivative by x of -x * zeta(x + 1, q), by Leibniz's rule: only two terms because x is linear.

@@ -70,6 +70,7 @@ def _series_to_order(order: int, *coefficients: Any) -> Array:
 
 def _power_over_gamma(a: Array, x: Array, order: int) -> Array:
     """Return the series of ``x ** e * gamma(a) / gamma(a + e)``."""
+    # The logarithm of the result; its first derivative at e = 0 is log(x) - digamma(a).
     exponent = _series_to_order(order, np.zeros_like(a), np.log(x) - special_function(np, "digamma")(a))
     # Higher derivatives of the logarithm of gamma, the polygamma functions, are zeta functions of whole orders.
     for m in range(2, order + 1):
@@ -135,6 +136,7 @@ def _by_fraction(a: Array, x: Array, order: int) -> Array:
     last_ratio, ratio = _series_to_order(order, np.full_like(a, np.inf)), _divide_series(one, below)
     value = ratio.copy()
     for i in range(1, 500 + int(20 * math.sqrt(x.max(initial=0)))):
+        # Level i has the numerator -i * (i - a), whose derivative by a is i, and the denominator x + 2 * i + 1 - a.
         above = _series_to_order(order, i * (a - i), np.full_like(a, i))
         below[0] += 2
         ratio = _divide_series(one, below + _multiply_series(above, ratio))
@@ -188,6 +190,7 @@ def zeta_slopes(x: Array, q: Array, order: int) -> Array:
 def _euler_maclaurin(x: Array, q: Array, order: int) -> Array:
     """Sum the first terms, and the tail by the Euler-Maclaurin formula; return the derivative by `x`."""
     total = np.sum([_power_series(q + k, x, order) for k in range(_TERMS)], axis=0)
+    # The tail from here on: its integral, half of its first term, and its derivatives times Bernoulli numbers.
     last = q + _TERMS
     power, rising = _power_series(last, x, order), _series_to_order(order, x, np.ones_like(x))
     total += _divide_series(power * last, _series_to_order(order, x - 1, np.ones_like(x))) + power / 2

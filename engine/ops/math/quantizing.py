@@ -252,6 +252,7 @@ def dequantize(
     if mode == "SCALED":
         scale = high / most
         if least:
+            # the end that needs larger steps decides, as in `_scaled_range`
             scale = apply("Maximum", low / (least + bool(narrow_range)), scale)
         found = value * scale
     else:

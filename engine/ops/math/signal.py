@@ -230,6 +230,7 @@ def _gather_frames(x: Tensor, axis: int, count: Any, length: int, step: int, nam
     rows = x[(*before, slice(None, used * piece))]
     dims = [dimension_of(x, i) for i in range(len(x.shape))]
     rows = apply("Reshape", rows, index_tensor([*dims[:axis], used, piece, *dims[axis + 1 :]]))
+    # In pieces: frames begin step // piece pieces apart.
     starts = apply("Range", constant(np.int32(0)), _as_int32(count), constant(np.int32(1))) * (step // piece)
     places = apply("ExpandDims", starts, axis=-1) + constant(np.arange(length // piece, dtype=np.int32))
     frames = apply("Gather", rows, places, axis=axis)

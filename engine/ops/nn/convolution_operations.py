@@ -52,6 +52,7 @@ def _window_columns(xp: Any, images: Any, filters: Sequence[int], attrs: Any) ->
     # All windows side by side (im2col), so that a single product of matrices per group is enough.
     windows = xp.zeros((*counts_in(images.shape, along, how), count), images.dtype)
     for number, outer, inner in iterate_places(along, how):
+        # Elements in the padding stay 0.
         windows[..., number][outer] = images[inner]
     pixels, size = math.prod(windows.shape[:-2]), images.shape[-1] // groups
     # Places before channels, in the order of the rows of filters [*window, inner].

@@ -134,6 +134,7 @@ def _spread_along(xp: Any, g: Any, axis: int, windows: Windows) -> Any:
     lead = (slice(None),) * axis
     out = xp.zeros((*g.shape[:axis], windows.size, *g.shape[axis + 1 :]), dtype=g.dtype)
     for outer, inner in map(windows.at, range(windows.window)):
+        # Windows overlap at different places only: within a place no element is added to twice.
         view = out[*lead, inner]
         view += g[*lead, outer]
     return out

@@ -166,6 +166,7 @@ def _flat_places(xp: Any, place: Any, shape: Any, include_batch: bool, dtype: DT
     check_fits(place.shape, sizes, windows, attrs)
     kind = dtype.numpy
     rest, flat, unit = place.astype(kind), xp.zeros(place.shape, dtype=kind), 1
+    # From the last axis on: `unit` counts the elements of all axes behind.
     for axis in reversed(range(0 if include_batch else 1, place.ndim)):
         at = xp.arange(place.shape[axis], dtype=kind).reshape(-1, *[1] * (place.ndim - axis - 1))
         if 0 <= axis - first < len(windows):

@@ -137,6 +137,7 @@ class AccumulatorStorage(SharedResource):
     def snapshot(self) -> Any:
         """Return a copy of the sum, the count and the step."""
         gradients, shape = self._whole_sum(), self.sum.shape
+        # Copies, because later gradients are added in place.
         total = [each.copy() for each in gradients.arrays()]
         known = [] if shape.rank is None else [[-1 if size is None else size for size in shape]]
         return {"total": total, "shape": known, "count": self.count, "step": self.step}

@@ -58,6 +58,7 @@ def statistics_of(queue: QueueStorage) -> QueueStatistics:
     """Return the statistics of a queue."""
     spec = queue.spec
     return QueueStatistics(
+        # Elements gathered by waiting batches have left the order, and do not count.
         len(queue),
         None if spec.capacity < 0 else spec.capacity,
         queue.order.nbytes,

@@ -190,6 +190,7 @@ def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, *, only_fe
         # Number 0 for every loan: the iterator itself puts returned loans in order.
         return Taken([loan], adopt_components, lambda loans, _: outside(elements.put_back, *loans), 0)
 
+    # The pipeline's own work is not of this step, nor under its limit of memory.
     loan = outside(elements.take_loan, context.operation)
     if isinstance(loan, AsyncResult):
         loan = ComingElement(loan.source, loan.convert, loan.give_up, loan.in_order)

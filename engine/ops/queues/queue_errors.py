@@ -31,6 +31,7 @@ def closed_by(queue: QueueStorage, put: Put) -> QueueClosed:
 
 def insufficient_elements(queue: QueueStorage, take: Take, got: int) -> OpError:
     """Return the error for a take of more elements than will arrive."""
+    # The queue was closed because its source failed, which is the cause to report.
     if queue.failure is not None:
         return source_failed(f"{queue.spec.what} '{queue.name}'", *queue.failure, take.operation)
     return closed_queue(

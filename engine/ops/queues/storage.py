@@ -51,6 +51,7 @@ class QueueStorage(QueueBase, SharedResource):
         self.failure: tuple[int, BaseException] | None = None
         order = spec.make_order()
         ring = order.ring if isinstance(order, InRing) else None
+        # How many elements may move in one turn of the event loop.
         piece = MANY if ring is None else max(1, PIECE // max(1, spec.elements.nbytes))
         QueueBase.__init__(self, order, ring, spec.capacity, spec.capacity_bytes, spec.gathers, piece)
 
@@ -91,6 +92,7 @@ class QueueStorage(QueueBase, SharedResource):
     def snapshot(self) -> Any:
         """Return the elements (first those gathered by waiting batches), the closed flag and the order's state."""
         gathered = self.order.elements_of(self._gathered_entries())
+        # The rows of a ring are saved as whole arrays, without an object for each element.
         if self.ring is not None and not gathered:
             components = packed_rows(self.ring.rows())
         else:

@@ -54,6 +54,7 @@ def _draw_distinct(
 
     After `enough` draws, `_draw_remaining` computes the classes that are too improbable to wait for.
     """
+    # A quarter more than needed, because some draws repeat earlier ones.
     drawn = source(count + count // 4 + 8)
     first = _first_times(drawn)
     while first.size < count and drawn.size < enough:
@@ -61,6 +62,7 @@ def _draw_distinct(
         drawn = np.concatenate([drawn, source(drawn.size)])
         first = _first_times(drawn)
     if first.size >= count:
+        # Draws after the last new class do not count.
         return drawn[first[:count]], int(first[count - 1]) + 1
     more, tries = _draw_remaining(draw, weights(), drawn[first], count - first.size)
     return np.concatenate([drawn[first], more]), drawn.size + tries

@@ -121,6 +121,7 @@ class SparseTensor:
     def rank(self) -> int | None:
         """Number of dimensions, None if unknown."""
         known = [t.shape[axis] for t, axis in ((self.dense_shape, 0), (self.indices, 1)) if t.rank is not None]
+        # The sizes and the indices may each know the rank.
         return next((size for size in known if size is not None), None)
 
     def with_values(self, new_values: Any) -> SparseTensor:

@@ -143,6 +143,7 @@ def _write_checkpoint(
 
 def _compute_save(xp: Any, context: KernelContext, prefix: Any, names: Any, specs: Any, *tensors: Any) -> Any:
     """Write a checkpoint, in a thread if the step has any; a cancelled step stops the writing thread."""
+    # Set by a cancelled step, and read by the thread between pieces of the file.
     stop = threading.Event()
     write = partial(
         _write_checkpoint,

@@ -207,6 +207,7 @@ class TableStorage(SharedResource):
         """Return a function replacing all keys and values by saved ones; GraphError for unsuitable ones."""
         values_are = f"{self.spec.value}{list(self.spec.shape)}"
         try:
+            # Deferred in a snapshot of this process, an array in one read from a file.
             held = saved["keys"]
             keys = (held.make() if isinstance(held, Deferred) else held)["array"]
             values = saved["values"]

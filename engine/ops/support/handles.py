@@ -42,6 +42,7 @@ def make_shared(graph: Graph, resources: Resources, names: Container[str]) -> No
     step = StepContext(0, graph.seed, resources)
     for op in graph.root.walk():
         definition = op.definition
+        # Handles with further effects, as of async sources, would start something here.
         only_makes = definition.outlives_step and definition.effects is Effect.READS
         if only_makes and op.attrs["shared_name"] in names:
             assert definition.kernel is not None
