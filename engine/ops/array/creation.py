@@ -347,5 +347,6 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
     >>> tg.function(lambda: tg.linspace(0, 1, 5)).sync()
     array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
+    # integers would be refused: the operation takes floats only
     ends = _promote_literals([float(v) if isinstance(v, int) else v for v in (start, stop)])
     return apply("LinSpace", *ends, index_tensor(num), name=name)  # type: ignore[no-any-return]

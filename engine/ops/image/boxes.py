@@ -36,6 +36,7 @@ def _sample_positions(low: Tensor, high: Tensor, size: Tensor, count: int) -> tu
     if count == 1:
         found = expand_dims((low + high) * last * 0.5, 1)  # the middle, as in TensorFlow
     else:
+        # Both ends are sampled, so that `count` positions are count - 1 steps apart.
         step = expand_dims((high - low) * last / (count - 1), 1)
         found = expand_dims(low * last, 1) + step * np.arange(count, dtype=low.dtype.numpy)
     inside = (found >= 0) & (found <= last)

@@ -266,6 +266,7 @@ def adjust_jpeg_quality(image: Any, jpeg_quality: int, name: str | None = None) 
     ((8, 8, 1), False)
     """
     x = convert_to_tensor(image)
+    # A file decodes to its own number of channels otherwise.
     channels = x.shape[-1] if x.rank == 3 else None
     data = encode_jpeg(convert_image_dtype(x, dtypes.uint8, saturate=True), jpeg_quality)
     found = decode_image(data, channels if channels is not None else 0)

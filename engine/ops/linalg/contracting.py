@@ -58,6 +58,7 @@ class Labelled:
         twice = [i for i, other in enumerate(self.labels) if other == label][:2]
         rest = [i for i in range(len(self.labels)) if i not in twice]
         moved = transpose(self.tensor, [*rest, *twice])
+        # matrix_diag_part would also take the diagonal of a matrix that is not square.
         if None in moved.shape[-2:]:  # the reshape fails in the step if the sizes differ
             moved = reshape(
                 moved,

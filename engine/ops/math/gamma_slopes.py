@@ -157,6 +157,7 @@ def _by_normal(a: Array, x: Array, order: int) -> Array:
     """
     inverse = _series_to_order(order, *((-1) ** i * (1 / a) ** (i + 1) for i in range(order + 1)))
     m = x * inverse
+    # The higher coefficients are those of x / (a + e), which do not cancel.
     m[0] = (x - a) / a  # not x / a - 1, which cancels digits
     # Horner's rule for the series of (1 + m) * log(1 + m) / m, which cancels digits near m = 0.
     moved = np.zeros_like(m)

@@ -151,6 +151,7 @@ def weighted_moments(
     # The sum of weights has to count a weight once for each element of x under this weight.
     is_as_large = weights.shape.is_fully_known and weights.shape == weighted.shape
     weights = weights if is_as_large else broadcast_to(weights, shape_of(weighted))
+    # Kept dimensions, so that the mean broadcasts with x.
     total = reduce_sum(weights, along, keepdims=True)
     mean = reduce_sum(weighted, along, keepdims=True) / total
     spread = reduce_sum(weights * squared_difference(x, mean), along, keepdims=True) / total

@@ -97,6 +97,7 @@ class AccumulatorStorage(SharedResource):
         self.sum: Any = (SparseSum if spec.sparse else DenseSum)(name, spec.dtype, spec.shape)
         self.count: int = 0
         self.step: int = 0
+        # A waiting take holds no gradient that a cancelled wait would have to return.
         self.takers: Line[TakeGrad] = Line(lambda _: None)
         self.turns: Turns = Turns()
         self.applied: int = 0

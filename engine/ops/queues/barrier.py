@@ -143,6 +143,7 @@ class BarrierStorage(SharedResource):
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return a callable which replaces the elements with the saved ones."""
         with state_read(saved, {"ready", "incomplete", "next", "closed"}, f"barrier '{self.name}'") as saved:
+            # Prepared first: an error must leave the barrier unchanged.
             ready, closed = self.ready.restore(saved["ready"]), bool(saved["closed"])
             incomplete = {str(key): self._restore_element(*rest) for key, *rest in saved["incomplete"]}
             next_number, next_index = map(int, saved["next"])

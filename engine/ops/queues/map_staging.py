@@ -111,6 +111,7 @@ class MapStorage(SharedResource):
         self.incomplete: dict[int, Entry] = {}
         self.behind: dict[int, list[Entry]] = {}
         self.nbytes: int = 0
+        # Each put waits for room of its own, and each take for a key of its own: none waits for the first in line.
         self.putters: Line[PutAt] = Line(lambda _: None, in_order=False)
         self.takers: Line[TakeAt] = Line(lambda _: None, in_order=False)
         self.peekers: Line[TakeAt] = Line(lambda _: None)
@@ -345,6 +346,7 @@ class MapStorage(SharedResource):
         try:
             if take.error is not None:
                 raise take.error
+            # A restore has replaced the elements between the waking and this turn.
             if take.found not in self.whole:
                 raise OpError(
                     f"map staging area '{self.name}' was restored while somebody waited",
@@ -356,6 +358,7 @@ class MapStorage(SharedResource):
             self.serve()
 
     def _give_up_taking(self, take: TakeAt) -> None:
+        # A take that was woken, and given up before its turn, frees its promise.
         if self.takers.leave(take):
             self._promised.discard(_promised_to(take))
         self.serve()

@@ -221,6 +221,7 @@ class InRing(FirstInFirstOut):
         rows = rows_of(saved, spec, queue)
         if rows is None or state != []:
             return super().prepared(saved, state, spec, queue)
+        # Counted now, because a wrong shape has to fail before anything is replaced.
         return partial(self._set_rows, rows, spec.count(rows, queue))
 
     def _set_rows(self, rows: list[Any], count: int) -> None:

@@ -64,6 +64,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def arrays(self) -> Iterable[Any]:
         """Return the components of the elements, including elements gathered by waiting batches."""
+        # Gathered elements belong to the queue until their batch is complete.
         return [*self.order.arrays(), *(v for each in self.order.elements_of(self._gathered_entries()) for v in each)]
 
     def cancel(self, error: BaseException) -> None:

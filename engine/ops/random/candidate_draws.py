@@ -86,6 +86,7 @@ def _draw_remaining(draw: np.random.Generator, weights: Array, taken: Array, cou
             f"{count + taken.size} different candidates were asked for, but only "
             f"{np.count_nonzero(left) + taken.size} classes have a weight"
         )
+    # Classes of weight 0 never ring.
     found = np.flatnonzero(left)
     order = found[np.argsort(draw.exponential(size=found.size) / left[found])]
     new = np.cumsum(left[order][::-1])[::-1]  # the chance that a draw is none of those before

@@ -57,5 +57,6 @@ class ElementSums:
                 await until_ended(running)
                 running.result()
             finally:
+                # Called for its effect: an error counts as retrieved.
                 has_succeeded(running)
                 del running  # the traceback of its error refers to this frame

@@ -48,6 +48,7 @@ async def _join_later(
     call: Callable[..., LongCall], values: list[Any], put_back: list[tuple[Element, Any]]
 ) -> Continuation:
     with not_read_if_refused(put_back):
+        # The thread may be refused memory as well.
         made = await call(values)
     return Continuation(lambda: made)
 

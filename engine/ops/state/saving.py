@@ -160,6 +160,7 @@ def _compute_save(xp: Any, context: KernelContext, prefix: Any, names: Any, spec
 async def _wait_for_writer(call: Any, stop: threading.Event) -> None:
     """Wait for a writing thread; a cancelled step stops the thread, and ends after the partial file is gone."""
     try:
+        # Not `await call`: a cancelled wait must leave the thread's future as it is.
         await asyncio.wait([call])
     except asyncio.CancelledError:
         stop.set()
