@@ -15,6 +15,7 @@ from ..ir.builder import Builder
 from ..ir.definition import host_inputs, runs_on
 from ..ir.operation import Operation
 from ..ir.program import Program, copy_program, needed
+from ..ir.rules.kernels import NoRetry
 from ..ir.tensor import Tensor
 from ..ir.traits import Role
 from ..ops.internal import send_recv as _transfer  # noqa: F401  declares ToHost, ToDevice and IntoDevice
@@ -73,7 +74,7 @@ class _Transfers:
             users = list(self._device_uses())
             # A kernel alone copies its input itself, if it may be run again should there be no room for the copy.
             alone = len(users) == 1 and users[0][0] is not None and is_kernel(users[0][0])
-            if not alone or not users[0][0].definition.retry:
+            if not alone or users[0][0].definition.has(NoRetry):
                 self._insert_copy("ToDevice", users)
 
     def _is_from_host(self) -> bool:

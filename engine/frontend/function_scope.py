@@ -16,6 +16,7 @@ from ..ir.accesses import key_of
 from ..ir.apply import apply, convert_to_tensor
 from ..ir.operation import Operation
 from ..ir.region import Region
+from ..ir.rules.placing import OutlivesStep
 from ..ir.tensor import Tensor
 from ..ir.topological import Captured, uses
 from ..ir.traits import Effect
@@ -182,7 +183,7 @@ def outlasts_step(op: Operation) -> bool:
         return key_of(op) is not None  # stateful=False promises purity
     if effects & Effect.WRITES:
         # The first input of a write is the handle of its state; a TensorArray, for example, ends with its step.
-        return op.inputs[0].op.definition.outlives_step
+        return op.inputs[0].op.definition.has(OutlivesStep)
     return bool(effects & Effect.SHOWS)
 
 

@@ -9,6 +9,7 @@ from ..base.errors import GraphError
 from ..ir import scopes
 from ..ir.gradient_overrides import cotangents_of_inputs, has_gradient
 from ..ir.operation import Operation
+from ..ir.rules.gradients import TakesSlices
 from ..ir.tensor import Tensor
 from .cotangents import Cotangents, densify
 from .zeros import with_shape
@@ -53,7 +54,7 @@ class Backward:
     def _apply_gradient_function(self, op: Operation, cotangents: Cotangents) -> None:
         """Apply the gradient function of an operation without regions, and record the results for its inputs."""
         sums = [self.total(cotangents, t) for t in op.outputs]
-        if not op.definition.sparse_gradient:
+        if not op.definition.has(TakesSlices):
             sums = [None if s is None else densify(s) for s in sums]
         results = cotangents_of_inputs(op, sums)
         if len(results) != len(op.inputs):

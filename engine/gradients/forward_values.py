@@ -18,6 +18,7 @@ from ..ir.apply import apply, constant
 from ..ir.loops import change_of
 from ..ir.operation import Operation
 from ..ir.region import Region
+from ..ir.rules.gradients import Reread
 from ..ir.static_values import static_value
 from ..ir.structured import save_maybe, save_series
 from ..ir.tensor import Tensor
@@ -71,7 +72,7 @@ class ForwardValues:
         counted = self._compute_counter(tensor)
         if counted is not None:
             return counted
-        if op.definition.is_reread or self._is_cheap(op):
+        if op.definition.has(Reread) or self._is_cheap(op):
             inputs = [self.region.resolve(t) for t in op.inputs]
             return apply(op.type, *inputs, **{k: op.attrs[k] for k in op.definition.attrs})  # type: ignore[no-any-return]
         return self._read_saved(tensor)

@@ -19,6 +19,7 @@ from ..ir.apply import apply, constant
 from ..ir.builder import clone_operation
 from ..ir.operation import Operation
 from ..ir.region import Region
+from ..ir.rules.edges import Feedable
 from ..ir.structured import (
     SavedOutput,
     is_structured,
@@ -49,7 +50,7 @@ def is_kept(tensor: Tensor) -> bool:
 
 
 def _is_kept(op: Operation) -> bool:
-    return op.definition.may_be_fed or bool(op.definition.effects & ~_AGAIN)
+    return op.definition.has(Feedable) or bool(op.definition.effects & ~_AGAIN)
 
 
 def _saved_output_of(tensor: Tensor) -> SavedOutput | None:

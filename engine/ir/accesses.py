@@ -1,6 +1,6 @@
 """Ordered reads and writes: they run in the order of building, and a plain use of a variable becomes a read.
 
-``define(ordered=)`` of an operation type returns the key of the state accessed, such as ("variables", "w").
+The rule `Ordered` of an operation type returns the key of the state accessed, such as ("variables", "w").
 
 See docs/design/0021-effects-in-order.md.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from .operation import Operation
 from .region import Region
+from .rules.ordering import Ordered
 from .tensor import Tensor
 from .traits import Effect
 
@@ -19,8 +20,8 @@ Key = tuple[str, str]  # the kind of state, and its name
 
 def key_of(op: Operation) -> Key | None:
     """Return the key of the state read or written by an operation in the order of building; None if free."""
-    ordered = op.definition.ordered
-    return None if ordered is None else ordered(op)
+    ordered = op.rule(Ordered)
+    return None if ordered is None else ordered.key(op)
 
 
 def is_write(op: Operation) -> bool:

@@ -23,6 +23,7 @@ from .entry import opened_for, public
 from .gradient_overrides import note_override
 from .operation import Operation
 from .region import Region
+from .rules.shapes import ShapeOnly
 from .signature import Parameter
 from .tensor import Tensor
 from .weak import LITERALS, common_dtype, gives_way, is_weak, mark_results, mark_weak
@@ -55,7 +56,7 @@ def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any
     region = scopes.current_region()
     tensors = convert_inputs(definition, inputs, name or type)
     # Of a tensor that a gradient would have to save, the shape alone is saved.
-    if definition.shape_only and not region.sees(tensors[0]):
+    if definition.has(ShapeOnly) and not region.sees(tensors[0]):
         return _shape_of_hidden(definition, region, tensors[0], attrs)
     op = build(type, [region.resolve(t) for t in tensors], name=name, **attrs)
     if any(map(is_weak, op.inputs)):

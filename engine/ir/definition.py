@@ -6,31 +6,31 @@ here. A registry test fails on any incomplete block.
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from ..base.dtypes import ON_GPU, DType
 from ..base.errors import GraphError
 from ..base.public_names import import_alone
-from .fusion import Fusion
+from .rules.gradients import Reread
+from .rules.kernels import Elements
 from .signature import Signature, parse_signature
 from .traits import Effect, Role
 
 if TYPE_CHECKING:
     from ..base.shapes import Shape
-    from .builder import Builder
     from .operation import Operation
-    from .tensor import Tensor
 
 Kernel = Callable[..., Any]
 Gradient = Callable[..., Sequence[Any]]
-Batched = Callable[["Builder", "list[Tensor]"], "list[Tensor]"]
-BatchRule = Callable[["Operation", Sequence[bool]], "Batched | None"]
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,73 +113,8 @@ class OpDefinition:
     effects : Effect
         Effects besides computing outputs. A type with effects is neither folded nor merged with a twin, and its
         kernel receives a context with the identity of the instance.
-    forwards : bool
-        The outputs are the inputs, unchanged.
-    shape_only : bool
-        The result depends on the shape of its input alone (Shape, Size, Rank).
-    is_part : bool
-        The result is a part of the first input (Gather, Slice). The operation runs on the device of this input, so only
-        the part is sent to another device.
-    reads_values : bool
-        The result, or failure, depends on values awaited by the kernel: the size of the result, or an index
-        out of range.
-    elements : callable or None
-        ``elements(*arrays, **attrs)`` estimates how many elements the kernel visits in addition to its inputs, for
-        types that may compute a large result from small inputs. Evaluated before the kernel is called; a kernel which
-        would take long runs off the event loop. Types that broadcast their inputs need none.
-    keeps_size : bool
-        The result in the device's memory is not larger than the inputs there, although other inputs are on the host.
-    retry : bool
-        An instance without memory for its result has had no effect and may run again.
-    may_be_fed : bool
-        The value comes, or may come, from outside the graph.
-    may_be_fetched : bool
-        The result is a handle, and a step may return the handle.
-    sparse_gradient : bool
-        The gradient accepts IndexedSlices.
-    is_reread : bool
-        A gradient in need of the result runs the operation again instead of saving the result: its input is saved
-        anyway.
-    result_is_input : int or None
-        For an operation run for its effects: the number of the input that its result equals.
-    fuse : Fusion or None
-        Translation into steps of a fused operation. None for a kernel among the ufuncs of the table of steps.
-    ordered : callable or None
-        For types that run in the order of building (rule 140): ``ordered(op)`` is the key of the state accessed, such
-        as ("variables", "w"), or None for a free operation.
-    outlives_step : bool
-        The result is a handle of state kept by the session between steps, so all steps find the state on one device.
-    comes_from_outside : bool
-        The result is a handle of state filled from outside the graph: no step adds elements.
-    static_shape : callable or None
-        For types with an integer vector as result: ``static_shape(op)`` is the known part of the shape in the vector.
-    stores : callable or None
-        For types writing to an array of values, their first input: ``stores(op)`` is the static shape of the
-        element written.
-    loads : callable or None
-        For types reading such an array: ``loads(op, element)`` is the static shape of the first output, if all
-        elements written have the static shape `element`.
-    batch : callable or None
-        ``batch(op, varying)`` returns a function emitting the operation for many instances at once, or None if the
-        operation cannot be batched: ``emit(builder, operands)`` returns outputs with a leading dimension counting
-        the instances, as each operand has for which `varying` is true (a vmap rule of JAX, for axis 0).
-    row : callable or None
-        For types taking a row of an array: ``row(op)`` is the array and the row number; None for other uses.
-    epilogue : str
-        For large computations: the type which also adds a bias before the result leaves the cache, with a further input
-        and the attribute ``relu``.
-    masked : str
-        For large computations: the type which zeroes the result wherever a further input, the last, is not positive.
-    summed : str
-        For types reading their last input as rows: the type with the sum of these rows as second result.
-    places_of : str
-        For types returning the place of the largest element of each window: the type returning these elements.
-    spreads : bool
-        True if each element of the first input goes to the window element selected by the second input.
-    instruction : str
-        Name of the Code that executes the type in a native program, for types executed other than by computing.
-    unused : str
-        Warning for an unused result, in types without other effects: the problem, and the remedy.
+    rules : mapping
+        Rules for passes and backends, by their classes: see `engine/ir/rules`.
     samples : tuple of Sample
         Inputs and expected results for tests.
     """
@@ -190,37 +125,18 @@ class OpDefinition:
     shape: Callable[[Operation], Sequence[Shape] | Shape]
     kernel: Kernel | None
     gradient: Gradient | NotDifferentiable
-    role: Role = Role.KERNEL
-    effects: Effect = Effect.NONE
-    forwards: bool = False
-    shape_only: bool = False
-    is_part: bool = False
-    reads_values: bool = False
-    elements: Callable[..., int] | None = None
-    keeps_size: bool = False
-    retry: bool = True
-    may_be_fed: bool = False
-    may_be_fetched: bool = False
-    sparse_gradient: bool = False
-    is_reread: bool = False
-    result_is_input: int | None = None
-    fuse: Fusion | None = None
-    ordered: Callable[[Operation], tuple[str, str] | None] | None = None
-    outlives_step: bool = False
-    comes_from_outside: bool = False
-    static_shape: Callable[[Operation], Shape | None] | None = None
-    stores: Callable[[Operation], Shape] | None = None
-    loads: Callable[[Operation, Shape], Shape] | None = None
-    batch: BatchRule | None = None
-    row: Callable[[Operation], tuple[Tensor, Tensor] | None] | None = None
-    epilogue: str = ""
-    masked: str = ""
-    summed: str = ""
-    places_of: str = ""
-    spreads: bool = False
-    instruction: str = ""
-    unused: str = ""
-    samples: tuple[Sample, ...] = ()
+    role: Role
+    effects: Effect
+    rules: Mapping[builtins.type, Any]
+    samples: tuple[Sample, ...]
+
+    def rule(self, kind: builtins.type[R]) -> R | None:
+        """Return the type's rule of a class; None if the type has no such rule."""
+        return self.rules.get(kind)
+
+    def has(self, kind: builtins.type) -> bool:
+        """Return True if the type has a rule of a class."""
+        return kind in self.rules
 
     @property
     def stateful(self) -> bool:
@@ -230,8 +146,8 @@ class OpDefinition:
     @property
     def only_computes(self) -> bool:
         """True if the kernel has no effect other than computing, and any thread may call the kernel."""
-        # A reread type without `elements` (SeriesReadSeries, MaybeGet) looks up a saved value and computes nothing.
-        reads_one_slot = self.is_reread and self.elements is None
+        # A reread type without `Elements` (SeriesReadSeries, MaybeGet) looks up a saved value and computes nothing.
+        reads_one_slot = self.has(Reread) and not self.has(Elements)
         return self.effects in (Effect.NONE, Effect.RANDOM) and not reads_one_slot
 
     @property
@@ -276,37 +192,16 @@ def define(
     attrs: Mapping[str, Any] | None = None,
     role: Role = Role.KERNEL,
     effects: Effect = Effect.NONE,
-    forwards: bool = False,
-    shape_only: bool = False,
-    is_part: bool = False,
-    reads_values: bool = False,
-    elements: Callable[..., int] | None = None,
-    keeps_size: bool = False,
-    retry: bool = True,
-    may_be_fed: bool = False,
-    may_be_fetched: bool = False,
-    sparse_gradient: bool = False,
-    is_reread: bool = False,
-    result_is_input: int | None = None,
-    fuse: Fusion | None = None,
-    ordered: Callable[[Any], tuple[str, str] | None] | None = None,
-    outlives_step: bool = False,
-    comes_from_outside: bool = False,
-    static_shape: Callable[[Any], Shape | None] | None = None,
-    stores: Callable[[Any], Shape] | None = None,
-    loads: Callable[[Any, Shape], Shape] | None = None,
-    batch: BatchRule | None = None,
-    row: Callable[[Any], tuple[Tensor, Tensor] | None] | None = None,
-    epilogue: str = "",
-    masked: str = "",
-    summed: str = "",
-    places_of: str = "",
-    spreads: bool = False,
-    instruction: str = "",
-    unused: str = "",
+    rules: Sequence[object] = (),
     samples: Sequence[Sample] = (),
 ) -> OpDefinition:
-    """Declare an operation type; see :class:`OpDefinition`."""
+    """Declare an operation type; see :class:`OpDefinition`.
+
+    Parameters
+    ----------
+    rules : sequence of object
+        Rules for passes and backends, at most one of each class.
+    """
     if not str(sys._getframe(1).f_globals.get("__name__")).startswith(f"{_PACKAGE}."):
         _import_declaration(type)  # one of tagloom that is not loaded yet keeps its name
     if type in _REGISTRY:
@@ -325,38 +220,25 @@ def define(
         gradient,
         role,
         effects,
-        forwards,
-        shape_only,
-        is_part,
-        reads_values,
-        elements,
-        keeps_size,
-        retry,
-        may_be_fed,
-        may_be_fetched,
-        sparse_gradient,
-        is_reread,
-        result_is_input,
-        fuse,
-        ordered,
-        outlives_step,
-        comes_from_outside,
-        static_shape,
-        stores,
-        loads,
-        batch,
-        row,
-        epilogue,
-        masked,
-        summed,
-        places_of,
-        spreads,
-        instruction,
-        unused,
+        _by_class(type, rules),
         tuple(samples),
     )
     _REGISTRY[type] = definition
     return definition
+
+
+def _by_class(type: str, rules: Sequence[object]) -> Mapping[builtins.type, Any]:
+    """Return rules by their classes; GraphError if two are of the same class."""
+    found = {each.__class__: each for each in rules}
+    if len(found) < len(rules):
+        raise GraphError(
+            f"operation type {type} has two rules of the same class",
+            operation=type,
+            wanted="at most one rule of each class",
+            got=", ".join(each.__class__.__name__ for each in rules),
+            hint="remove one of them",
+        )
+    return MappingProxyType(found)
 
 
 def definition_of(type: str) -> OpDefinition:

@@ -19,6 +19,7 @@ from . import scopes
 from .gradient_overrides import checked_overrides
 from .operation import Operation
 from .region import Region
+from .rules.edges import Fetchable
 from .tensor import Tensor
 
 
@@ -301,7 +302,7 @@ class Graph:
         """True if a step may fetch `element`: a tensor, operation, variable or name of this graph (rule 62)."""
         found = self.as_graph_element(element)
         op = found.op if isinstance(found, Tensor) else found
-        gives = isinstance(found, Operation) or found.dtype.is_value or op.definition.may_be_fetched
+        gives = isinstance(found, Operation) or found.dtype.is_value or op.definition.has(Fetchable)
         return op.region is self.root and gives
 
     def unique_name(self, name: str) -> str:

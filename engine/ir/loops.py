@@ -17,6 +17,7 @@ import numpy as np
 from ..base import dtypes
 from .operation import Operation
 from .region import Region
+from .rules.batching import Batch
 from .structured import num_results, saved_outputs
 from .tensor import Tensor
 from .traits import Effect
@@ -207,7 +208,7 @@ def _slope_of_result(op: Operation, slopes: list[int]) -> int | None:
             if factor.op.is_constant:
                 return int(factor.op.attrs["value"]) * slope
     # Elementwise functions of invariant operands are invariant; of others, nothing is known.
-    return 0 if not any(slopes) and op.definition.batch is not None else None
+    return 0 if not any(slopes) and op.definition.has(Batch) else None
 
 
 def known_start(tensor: Tensor) -> int | None:
@@ -224,7 +225,7 @@ def _is_elementwise(tensor: Tensor) -> bool:
     op = tensor.op
     scalars = all(t.rank == 0 for t in (*op.inputs, *op.outputs))
     pure = op.definition.kernel is not None and op.definition.effects is Effect.NONE and not op.control_inputs
-    return scalars and pure and op.definition.batch is not None and len(op.outputs) == 1
+    return scalars and pure and op.definition.has(Batch) and len(op.outputs) == 1
 
 
 def _evaluate_kernel(op: Operation, values: list[Array | None]) -> Array | None:

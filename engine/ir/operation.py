@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..base.dtypes import DType
 from ..base.errors import GraphError
@@ -17,6 +17,8 @@ from .traits import Role
 if TYPE_CHECKING:
     from .graph import Graph
     from .region import Region
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,10 @@ class Operation:
     def definition(self) -> OpDefinition:
         """The definition of the type."""
         return definition_of(self.type)
+
+    def rule(self, kind: type[R]) -> R | None:
+        """Return the type's rule of a class, such as `Batch`; None if the type has no such rule."""
+        return definition_of(self.type).rules.get(kind)
 
     @property
     def role(self) -> Role:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..base.shapes import Shape
 from .operation import Operation
+from .rules.shapes import ShapeVector
 from .tensor import Tensor
 
 Rule = TypeVar("Rule", bound=Callable[[Any], Any])
@@ -70,8 +71,8 @@ def static_shape(tensor: Tensor) -> Shape:
 
 
 def _shape_in(tensor: Tensor) -> Shape:
-    rule = tensor.op.definition.static_shape
-    found = None if rule is None else rule(tensor.op)
+    rule = tensor.op.rule(ShapeVector)
+    found = None if rule is None else rule.known(tensor.op)
     if found is not None:
         return found
     length = tensor.shape[0] if tensor.rank == 1 else None
@@ -81,8 +82,8 @@ def _shape_in(tensor: Tensor) -> Shape:
 def static_dimension(tensor: Tensor) -> int | None:
     """Return the size held by an integer scalar, if known when the graph is built."""
     chain = _passed_on(tensor, casts=True)
-    rule = chain[-1].op.definition.static_shape
-    found = None if rule is None else rule(chain[-1].op)
+    rule = chain[-1].op.rule(ShapeVector)
+    found = None if rule is None else rule.known(chain[-1].op)
     if found is None or found.rank != 1 or found[0] is None:
         return None
     tensor.graph.unfeedable.update(chain)

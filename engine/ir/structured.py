@@ -20,6 +20,7 @@ from .accesses import close_branches, close_loop
 from .apply import apply_scope_attributes, scoped_name
 from .operation import Operation
 from .region import Region
+from .rules.gradients import Reread
 from .tensor import Tensor
 
 
@@ -62,7 +63,7 @@ def saved_value(saved: Tensor) -> Tensor | None:
     if is_structured(op) and saved.index >= num_results(op):
         return saved_outputs(op)[saved.index - num_results(op)].value
     held = (
-        saved_value(op.inputs[0]) if op.definition.is_reread else None
+        saved_value(op.inputs[0]) if op.definition.has(Reread) else None
     )  # a series in a slot of another, or in a maybe
     return None if held is None else saved_value(held)
 

@@ -16,6 +16,7 @@ from typing import Any
 from ..base.source_lines import Source
 from .graph import Graph
 from .operation import Operation
+from .rules.edges import WarnsUnused
 
 _NOTED = "must_be_used"  # the collection of a graph
 
@@ -59,7 +60,9 @@ def warn_of_unused(graph: Graph) -> None:
     warning: dict[tuple[Source | None, str], None] = {}
     for op in noted:
         if op in forgotten:
-            warning[op.source, op.definition.unused] = None
+            rule = op.rule(WarnsUnused)
+            assert rule is not None  # types without the rule are never recorded
+            warning[op.source, rule.text] = None
         # Without a reader as yet, but within the user's reach: checked again later.
         elif not any(tensor._consumers for tensor in op.outputs):
             must_be_used(op, None)

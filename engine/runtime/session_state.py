@@ -18,6 +18,7 @@ from ..compile.place.processes import require_here
 from ..frontend.variables import Variable
 from ..ir.graph import Graph
 from ..ir.operation import Operation
+from ..ir.rules.placing import OutlivesStep
 from ..ops.state.variable_values import fit_values, no_such_variable
 from ..ops.state.variables import CONTAINER, prepare_slots, slots_of
 from ..ops.support.context import allowed_in
@@ -206,7 +207,9 @@ class SessionState:
         others = {name for kind, values in snapshot.items() if kind != CONTAINER for name in values}
         if others:
             walk = self.graph.root.walk()
-            self._require_here(op for op in walk if op.definition.outlives_step and op.attrs["shared_name"] in others)
+            self._require_here(
+                op for op in walk if op.definition.has(OutlivesStep) and op.attrs["shared_name"] in others
+            )
             self._from_outside("the values restored", make_shared, self.graph, self.resources, others)
         # Values not read from the file yet are read straight into their variables' memory, so the slots must exist.
         unread = [name for name, value in variables.items() if isinstance(value, UnreadArray)]

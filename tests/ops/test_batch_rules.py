@@ -7,6 +7,7 @@ import pytest
 import tagloom as tg
 from tagloom.ir.builder import Builder
 from tagloom.ir.definition import all_definitions
+from tagloom.ir.rules.batching import Batch
 from tagloom.ops.support.shape_equality import BINARY, UNARY
 
 from tests.support.cases import each
@@ -21,7 +22,7 @@ def flat(sample):
 
 def cases():
     for definition in all_definitions():
-        for number, sample in enumerate(definition.samples if definition.batch is not None else ()):
+        for number, sample in enumerate(definition.samples if definition.has(Batch) else ()):
             for varying in product([False, True], repeat=len(flat(sample))):
                 if any(varying):
                     yield pytest.param(definition, sample, varying, id=f"{definition.type}-{number}-{varying}")
@@ -42,7 +43,7 @@ def built(definition, sample):
 @each("definition, sample, varying", cases(), by=lambda definition, *_: definition.type)
 def test_all_instances_at_once_are_each_of_them(definition, sample, varying):
     op = built(definition, sample)
-    emit = definition.batch(op, varying)
+    emit = definition.rule(Batch).rule(op, varying)
     if emit is None:
         return  # there is no way, as the next test allows in some cases
     arrays = [np.asarray(array) for array in flat(sample)]
@@ -59,12 +60,12 @@ def test_all_instances_at_once_are_each_of_them(definition, sample, varying):
                 np.testing.assert_allclose(other[k], one, rtol=1e-12, atol=1e-12)
 
 
-@each("definition", [d for d in all_definitions() if d.batch is not None])
+@each("definition", [d for d in all_definitions() if d.has(Batch)])
 def test_each_rule_does_something(definition):
     own = [case.values[1:] for case in cases() if case.values[0] is definition]
-    assert any(definition.batch(built(definition, sample), varying) is not None for sample, varying in own)
+    assert any(definition.rule(Batch).rule(built(definition, sample), varying) is not None for sample, varying in own)
 
 
 def test_all_elementwise_operations_have_a_rule():
-    rules = {definition.type for definition in all_definitions() if definition.batch is not None}
+    rules = {definition.type for definition in all_definitions() if definition.has(Batch)}
     assert rules >= UNARY | BINARY | {"Where", "Cast", "Sum", "Mean", "Max", "Softmax", "Reshape", "Transpose"}

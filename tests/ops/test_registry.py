@@ -15,6 +15,7 @@ from tagloom.base.shapes import Shape
 from tagloom.ir.apply import constant
 from tagloom.ir.definition import NotDifferentiable
 from tagloom.ir.graph import Graph
+from tagloom.ir.rules.ordering import ReturnsInput
 from tagloom.ops.control.placeholders import placeholder
 from tagloom.testing.differences import CENTRAL, numerical_gradients
 
@@ -238,11 +239,11 @@ def test_definition_is_whole(definition):
 
 
 def test_a_result_that_is_an_input_has_its_dtype():
-    found = [definition for definition in DEFINITIONS.values() if definition.result_is_input is not None]
+    found = [definition for definition in DEFINITIONS.values() if definition.has(ReturnsInput)]
     assert found
     for definition in found:
         (output,) = definition.signature.outputs
-        assert definition.signature.inputs[definition.result_is_input].type == output.type
+        assert definition.signature.inputs[definition.rule(ReturnsInput).index].type == output.type
         assert definition.effects
 
 

@@ -16,6 +16,7 @@ from tagloom.base.shapes import UNKNOWN
 from tagloom.ir import definition
 from tagloom.ir.apply import apply
 from tagloom.ir.definition import NotDifferentiable, define
+from tagloom.ir.rules.kernels import Elements
 
 from tests.support.settings import ON
 
@@ -39,7 +40,7 @@ def operations(monkeypatch):
         "input: T, count: host int64 -> thread: int64",
         where={"T": dtypes.VALUES},
         shape=lambda op: op.inputs[1].shape,
-        elements=lambda x, count: int(count),
+        rules=[Elements(lambda x, count: int(count))],
         kernel=lambda xp, x, count: np.int64(HERE()),
         gradient=none,
     )
@@ -47,7 +48,7 @@ def operations(monkeypatch):
         "Takes",
         "size: float32 -> made: float32",
         shape=lambda op: UNKNOWN,
-        elements=lambda x: int(x[0]),
+        rules=[Elements(lambda x: int(x[0]))],
         kernel=take,
         gradient=none,
     )

@@ -14,6 +14,7 @@ from tagloom.base.shapes import SCALAR, Shape
 from tagloom.ir import definition
 from tagloom.ir.apply import apply
 from tagloom.ir.definition import REQUIRED, NotDifferentiable, define
+from tagloom.ir.rules.placing import OutlivesStep
 from tagloom.ir.traits import Effect
 from tagloom.runtime.resources.manager import ResourceManager
 
@@ -95,7 +96,7 @@ def operations(monkeypatch):
     """Declare the operations for one test: the registry is of the operations that the engine has."""
     monkeypatch.setattr(definition, "_REGISTRY", dict(definition._REGISTRY))
     handle = {"attrs": {"shared_name": REQUIRED}, "shape": lambda op: SCALAR, "gradient": _NONE}
-    define("Mailbox", "-> handle: resource", kernel=_of_session, effects=Effect.READS, outlives_step=True, **handle)
+    define("Mailbox", "-> handle: resource", kernel=_of_session, effects=Effect.READS, rules=[OutlivesStep()], **handle)
     define("StepMailbox", "-> handle: resource", kernel=_of_step, effects=Effect.WRITES, **handle)
     define(
         "MailboxPost",

@@ -12,6 +12,7 @@ from ...ir.builder import Builder
 from ...ir.definition import definition_of
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
+from ...ir.rules.fusing import AddsBias, AppliesMask, SumsRows
 from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from .masks import above_zero, is_zero, mask_of
@@ -32,7 +33,7 @@ def add_epilogues(program: Program) -> Program:
 
 
 def _may_have_one(op: Operation) -> bool:
-    return bool(op.definition.epilogue or op.definition.masked or op.definition.summed)
+    return any(map(op.definition.has, (AddsBias, AppliesMask, SumsRows)))
 
 
 def _find_control_users(program: Program) -> Waiting:
@@ -46,13 +47,16 @@ def _find_control_users(program: Program) -> Waiting:
 
 def _fuse_epilogue(op: Operation, kept: Counter[Tensor], waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
     """Return the tensors replaced by an operation with an epilogue, each with its replacement."""
-    if op.definition.summed:
-        return _fuse_sum(op, waiting)
-    return _fuse_bias(op, kept) if op.definition.epilogue else _fuse_mask(op, kept)
+    sums, bias, mask = op.rule(SumsRows), op.rule(AddsBias), op.rule(AppliesMask)
+    if sums is not None:
+        return _fuse_sum(op, sums.type, waiting)
+    if bias is not None:
+        return _fuse_bias(op, bias.type, kept)
+    return [] if mask is None else _fuse_mask(op, mask.type, kept)
 
 
-def _fuse_sum(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
-    """Return the results of `op` and of a sum of its last input, each with its replacement by a joint operation."""
+def _fuse_sum(op: Operation, joint: str, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
+    """Return the results of `op` and of a sum of its last input, each with its replacement by a `joint` operation."""
     rows = op.inputs[-1]
     if not rows.rank or rows.rank < 2 or rows.shape[-1] is None:
         return []
@@ -62,7 +66,7 @@ def _fuse_sum(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
             continue
         # If `op` waited for the sum, an operation for both would wait for itself.
         if total.rank == 1 and total.shape[0] == rows.shape[-1] and not _leads_to(total.op, op, waiting):
-            both = Builder(op.region, op, "summed").emit(op.definition.summed, *op.inputs, **op.attrs).outputs
+            both = Builder(op.region, op, "summed").emit(joint, *op.inputs, **op.attrs).outputs
             for one, other in ((op, total.op), (total.op, op)):  # from now on waiting for one means both
                 waiting.setdefault(one, []).append(other)
             return [(op.outputs[0], both[0]), (total, both[1])]
@@ -86,8 +90,8 @@ def _leads_to(first: Operation, op: Operation, waiting: Waiting) -> bool:
     return False
 
 
-def _fuse_mask(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Return the masked result of an operation, with its replacement by a kernel with a mask; none without a mask."""
+def _fuse_mask(op: Operation, masking: str, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Return the masked result of `op`, with its replacement by a `masking` operation; none without a mask."""
     result = op.outputs[0]
     mask = mask_of(result, kept)
     where = None if mask is None else above_zero(mask.inputs[0].op)
@@ -95,12 +99,12 @@ def _fuse_mask(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tenso
         return []
     if where.shape != result.shape or not where.shape.is_fully_known:
         return []
-    extended = Builder(mask.region, op, "masked").tensor(op.definition.masked, *op.inputs, where, **op.attrs)
+    extended = Builder(mask.region, op, "masked").tensor(masking, *op.inputs, where, **op.attrs)
     return [(mask.outputs[0], extended)]
 
 
-def _fuse_bias(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Return the result after a bias, and after a ReLU if any, with its replacement; none without a bias."""
+def _fuse_bias(op: Operation, biased: str, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Return the result after a bias, and a ReLU if any, with its replacement of type `biased`; none without a bias."""
     result = op.outputs[0]
     bias = _joined_by("add", result, kept)
     channels = result.shape[-1] if result.rank else None
@@ -113,9 +117,7 @@ def _fuse_bias(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tenso
     if relu:
         (after,) = last._consumers
         last = after.outputs[0]
-    extended = Builder(user.region, op, "biased").tensor(
-        op.definition.epilogue, *op.inputs, bias, **op.attrs, relu=relu
-    )
+    extended = Builder(user.region, op, "biased").tensor(biased, *op.inputs, bias, **op.attrs, relu=relu)
     return [(last, extended)]
 
 

@@ -14,6 +14,7 @@ from collections import defaultdict
 
 from ...ir.operation import Operation
 from ...ir.program import Program
+from ...ir.rules.ordering import ReturnsInput
 from ...ir.traits import PRIMITIVES, Role
 from .rules import can_fuse
 
@@ -43,13 +44,13 @@ def forward_assignments(program: Program) -> Program:
 
 def _redirect_users(op: Operation, controls: Controls, waits: Waits) -> bool:
     """Redirect the elementwise users of an assignment to its value; return True if there are any."""
-    which = op.definition.result_is_input
+    returns = op.rule(ReturnsInput)
     # An operation that waits may be dead while its value is not, and then users of the result must be dead as well.
     # A value of unknown shape may be assigned to a variable of known shape, on whose shape users rely.
     live = all(map(_is_live, op.control_inputs))
-    if which is None or not live or op.inputs[which].shape != op.outputs[0].shape:
+    if returns is None or not live or op.inputs[returns.index].shape != op.outputs[0].shape:
         return False
-    value, moved = op.inputs[which], False
+    value, moved = op.inputs[returns.index], False
     for user in [c for c in op.outputs[0]._consumers if c.region is op.region and can_fuse(c)]:
         effects = _find_first_effects(user, controls)
         if effects is None:  # an effect may be in control flow, where it cannot be made to wait for the assignment

@@ -25,6 +25,7 @@ from ...ir.connected import ConnectedSets
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
+from ...ir.rules.shapes import ShapeOnly
 from ...ir.structured import is_structured
 from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
@@ -174,7 +175,7 @@ def _users_after_fusion(tensor: Tensor, kept: Container[Tensor], fused: set[Oper
     for op in tensor._consumers:
         later = [c for t in op.outputs for c in t._consumers]
         compares = is_comparison(op)
-        goes = (compares or op.definition.shape_only) and op.outputs[0] not in kept and fused.issuperset(later)
+        goes = (compares or op.definition.has(ShapeOnly)) and op.outputs[0] not in kept and fused.issuperset(later)
         if not goes:
             yield op
         elif compares:  # becomes a step of its users, which then read the tensor

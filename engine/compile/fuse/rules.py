@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from ...base.shapes import SCALAR
 from ...ir.builder import Builder
-from ...ir.fusion import Fusion
 from ...ir.operation import Operation
+from ...ir.rules.fusing import Fusion
 from ...ir.tensor import Tensor
 from ...kernels.steps import STEPS
 from ...ops.support.fusing import FLOATS, UFUNC, is_register, step_of
@@ -65,7 +65,7 @@ class FusedProgram:
 
 def fusion_of(op: Operation) -> Fusion | None:
     """Return the rule for an operation's steps, None if its type has none."""
-    fusion = op.definition.fuse
+    fusion = op.rule(Fusion)
     return UFUNC if fusion is None and step_of(op) is not None else fusion
 
 

@@ -18,6 +18,7 @@ from ...ir.indexing import DYNAMIC
 from ...ir.loops import Loop, known_start
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
+from ...ir.rules.batching import taken_row
 from ...ir.structured import add_variable, saved_outputs
 from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
@@ -123,7 +124,7 @@ class _Fission:
 
     def _read_rows(self, op: Operation, rows: Tensor, indices: Tensor) -> Tensor:
         """Return the rows read, in the order of iterations: a slice if the numbers are evenly spaced."""
-        numbers = self.loop.values(op.definition.row(op)[1], self.count)  # type: ignore[misc, index]
+        numbers = self.loop.values(taken_row(op)[1], self.count)  # type: ignore[index]
         builder = Builder(self.loop.op.region, op, "rows")
         first, last = int(numbers[0]), int(numbers[-1])  # type: ignore[index]
         step = int(numbers[1]) - first if self.count > 1 else 1  # type: ignore[index]

@@ -25,6 +25,7 @@ from ...ir.loops import Loop, is_counted, known_start
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
+from ...ir.rules.batching import taken_row
 from ...ir.structured import add_variable
 from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
@@ -247,8 +248,8 @@ class _HostBlocks(_Blocks):
         row, rest = op.outputs[0], [user for user in op.outputs[0]._consumers if user not in multiplied]
         waited_for = any(op in other.control_inputs for other in self.loop.body.walk())
         used = row not in kept and not waited_for and all(map(_makes_new, row._consumers))
-        fed = op.definition.row(op)  # type: ignore[misc]
-        return bool(rest) and used and is_unstacked_only(fed[0]) and nbytes(row) >= _SMALL  # type: ignore[index]
+        fed = taken_row(op)
+        return fed is not None and bool(rest) and used and is_unstacked_only(fed[0]) and nbytes(row) >= _SMALL
 
     def _bytes_per_iteration(self, liftable: Liftable, choice: Choice) -> int:
         rows = [op.outputs[0] for op in choice.operations if op in liftable.rows]

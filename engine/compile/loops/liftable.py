@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...ir.builder import Builder, clone_operation
-from ...ir.definition import Batched
 from ...ir.loops import Loop
 from ...ir.operation import Operation
 from ...ir.region import Region
+from ...ir.rules.batching import Batch, Batched, taken_row
+from ...ir.rules.kernels import ReadsValues
 from ...ir.structured import is_structured
 from ...ir.tensor import Tensor
 from ...ir.topological import topological_order
@@ -120,7 +121,8 @@ class Liftable:
         # Invariant, so computed once and without a batch rule.
         if not any(kinds):
             return False
-        emit = None if op.definition.batch is None else op.definition.batch(op, [bool(kind) for kind in kinds])
+        batch = op.rule(Batch)
+        emit = None if batch is None else batch.rule(op, [bool(kind) for kind in kinds])
         if emit is None:
             return None
         self._emits[op] = emit
@@ -128,7 +130,7 @@ class Liftable:
 
     def _is_row(self, op: Operation) -> bool:
         """Return True for a row readable for many iterations at once, and record array and number."""
-        row = None if op.definition.row is None else op.definition.row(op)
+        row = taken_row(op)
         if row is None or not (self.loop.is_outside(row[0]) and self.kind(row[1]) and self._takes_row(op, *row)):
             return False
         self.rows[op] = row
@@ -139,7 +141,7 @@ class Liftable:
         definition = op.definition
         values = all(t.dtype.is_value for t in (*op.inputs, *op.outputs))
         # An operation that reads values may fail by them, as a Gather by an index out of range.
-        safe = self.may_fail or not definition.reads_values
+        safe = self.may_fail or not definition.has(ReadsValues)
         return values and safe and definition.kernel is not None and definition.effects is Effect.NONE
 
     def emit(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from ...ir.operation import Operation
 from ...ir.program import Program
+from ...ir.rules.shapes import ShapeOnly
 from ...ir.tensor import Tensor
 
 _USES = frozenset({"TensorArrayRead", "TensorArrayReadBlock", "TensorArrayWrite"})
@@ -50,7 +51,7 @@ def _find_array_producers(loop: Operation) -> Iterator[Operation]:
 
 def _taking_apart(feed: Tensor) -> list[Operation]:
     """Return the operations unstacking a feed into swappable arrays, if the feed has no other uses."""
-    uses = [use for use in feed._consumers if not use.definition.shape_only]
+    uses = [use for use in feed._consumers if not use.definition.has(ShapeOnly)]
     return (
         uses if is_unstacked_only(feed) and all(use.inputs[0].op.attrs.get("accepts_host_rows") for use in uses) else []
     )
@@ -58,4 +59,4 @@ def _taking_apart(feed: Tensor) -> list[Operation]:
 
 def is_unstacked_only(feed: Tensor) -> bool:
     """Return True if all uses of a feed are unstacking into arrays and reads of the shape."""
-    return all(use.definition.shape_only or use.type == "TensorArrayUnstack" for use in feed._consumers)
+    return all(use.definition.has(ShapeOnly) or use.type == "TensorArrayUnstack" for use in feed._consumers)

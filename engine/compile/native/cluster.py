@@ -22,6 +22,7 @@ from ...ir.connected import ConnectedSets
 from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.region import Region
+from ...ir.rules.shapes import ShapeOnly
 from ...ir.substitute import count_noninput_uses, substitute, substitute_in
 from ...ir.tensor import Tensor
 from ...ir.topological import Captured, topological_order
@@ -132,7 +133,7 @@ class _Clusters:
             reads = [source for member in inside for source in self.candidates.reads(member)]
             if not all(source.is_constant or source in known for source in reads):
                 yield op
-            elif op.definition.shape_only or (not op.regions and _are_known(op.inputs, known)):
+            elif op.definition.has(ShapeOnly) or (not op.regions and _are_known(op.inputs, known)):
                 known.add(op)
 
     def _is_large_enough(self, group: list[Operation]) -> bool:

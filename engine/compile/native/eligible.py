@@ -9,6 +9,7 @@ from ...base.dtypes import DType
 from ...base.settings import Settings
 from ...ir.definition import Ufunc
 from ...ir.operation import Operation
+from ...ir.rules.shapes import ShapeOnly
 from ...ir.structured import num_results
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
@@ -47,7 +48,7 @@ def computation_of(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> 
     _check_dtypes(op, rules)
     # Only declared attributes: the others are notes of passes, which no kernel takes.
     attrs = {key: op.attrs[key] for key in definition.attrs}
-    computation = Computation(op.name, op.type, attrs, ufunc, definition.shape_only, reads or ())
+    computation = Computation(op.name, op.type, attrs, ufunc, definition.has(ShapeOnly), reads or ())
     input_dtypes, output_dtypes = [[np.dtype(t.dtype.numpy) for t in tensors] for tensors in (op.inputs, op.outputs)]
     if not rules.has_kernel(computation, input_dtypes, output_dtypes, settings):
         raise NotNative(op, f"has no kernel in {rules.language} for " + ", ".join(t.dtype.name for t in op.inputs))

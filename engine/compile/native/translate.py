@@ -16,6 +16,7 @@ from ...base.settings import Settings
 from ...ir.loops import change_of
 from ...ir.operation import Operation
 from ...ir.region import Region
+from ...ir.rules.native import RunsAs
 from ...ir.structured import num_results, saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
@@ -237,8 +238,8 @@ class _Translator:
             self.bind(op.outputs, [self.of[op.outputs[0]]])
         elif op.role in (Role.IDENTITY, Role.MAYBE_GET):
             self.bind(op.outputs, [self.value(op.inputs[0])])
-        elif op.definition.instruction:
-            self.special[Code[op.definition.instruction]](op)
+        elif (instruction := op.rule(RunsAs)) is not None:
+            self.special[Code[instruction.code]](op)
         else:
             self.compute(op)
 
@@ -466,9 +467,8 @@ def _has_llvm() -> bool:
 
 def _is_counted(op: Operation) -> bool:
     """Return True if the loop needs the number of the iteration."""
-    return bool(saved_outputs(op)) or any(
-        inner.definition.instruction in _COUNTED for r in op.regions for inner in r.walk()
-    )
+    inside = (inner.rule(RunsAs) for region in op.regions for inner in region.walk())
+    return bool(saved_outputs(op)) or any(each is not None and each.code in _COUNTED for each in inside)
 
 
 def _mark_last(

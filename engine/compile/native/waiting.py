@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from ...ir.operation import Operation
 from ...ir.region import Region
+from ...ir.rules.ordering import Ordered
 from ...ir.topological import Captured, uses
 from ...ir.traits import SWITCHES, Effect, Role
 
@@ -135,5 +136,5 @@ def _takes_no_time(op: Operation) -> bool:
     if op.role is not Role.KERNEL:
         return op.role in _HAND_ON
     effects = op.definition.effects
-    in_order = effects is not Effect.READS and op.definition.ordered is not None
+    in_order = effects is not Effect.READS and op.definition.has(Ordered)
     return bool(effects) and not effects & ~_ACCESSES and not in_order and not op.control_inputs

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from ...base.device_names import DeviceSpec
 from ...ir.operation import Operation
+from ...ir.rules.placing import TakesPart
+from ...ir.rules.shapes import ShapeOnly
 from ...ir.tensor import Tensor
 from ...ir.traits import SWITCHES
 from .groups import is_invariant
@@ -67,7 +69,7 @@ def moves(
             # Operations take a part of their first input; other inputs, as the indices of a Gather, are needed whole.
             if index == 0 and _takes_part(op) and is_free(op):
                 crossing.takers.append(op)
-                crossing.bytes += 0 if op.definition.shape_only else times * size_of(op.outputs)
+                crossing.bytes += 0 if op.definition.has(ShapeOnly) else times * size_of(op.outputs)
             else:
                 crossing.is_needed = True
     for (whole, _), crossing in crossings.items():
@@ -85,7 +87,7 @@ def size_of(tensors: Iterable[Tensor]) -> int:
 
 
 def _takes_part(op: Operation) -> bool:
-    return op.definition.is_part or op.definition.shape_only
+    return op.definition.has(TakesPart) or op.definition.has(ShapeOnly)
 
 
 def _hands_on(op: Operation, index: int) -> bool:

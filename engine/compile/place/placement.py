@@ -13,6 +13,7 @@ from ...base.device_names import DeviceSpec
 from ...base.errors import GraphError
 from ...ir.operation import Operation
 from ...ir.program import Program, needed
+from ...ir.rules.placing import OutlivesStep
 from ...ir.tensor import Tensor
 from ...ir.topological import topological_order
 from ...ir.traits import ABOUT_SERIES, SWITCHES, Role
@@ -209,7 +210,7 @@ _PHASES: tuple[Callable[[_Placement], None], ...] = (
 
 def _outlives_step(group: Group) -> bool:
     """Return True if the group holds the handle of state outliving steps: every step must find the same place."""
-    return any(op.definition.outlives_step for op in group.members)
+    return any(op.definition.has(OutlivesStep) for op in group.members)
 
 
 def _is_source(group: Group) -> bool:

@@ -14,6 +14,7 @@ from ...ir.definition import Ufunc
 from ...ir.frames import ROOT, Frames, assign_frames
 from ...ir.operation import Operation
 from ...ir.program import Program, needed
+from ...ir.rules.kernels import Elements, NoRetry
 from ...ir.traits import Role
 from ...kernels.core.table import Kind
 from .plan import Frame, Node, Plan
@@ -197,13 +198,14 @@ def _kernel_fields(op: Operation) -> dict[str, Any]:
     """Return the fields of a KERNEL node from its definition."""
     definition = op.definition
     attrs = {key: op.attrs[key] for key in definition.attrs}
+    elements = definition.rule(Elements)
     return {
         "attrs": attrs,
         "stateful": definition.stateful,
         "detached": definition.only_computes,
         "made_bytes": _made_bytes(op),
-        "elements": None if definition.elements is None else functools.partial(definition.elements, **attrs),
-        "retry": definition.retry,
+        "elements": None if elements is None else functools.partial(elements.count, **attrs),
+        "retry": not definition.has(NoRetry),
         "ufunc": definition.kernel.name if isinstance(definition.kernel, Ufunc) else None,
     }
 

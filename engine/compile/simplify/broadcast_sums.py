@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from ...ir.builder import Builder
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
+from ...ir.rules.shapes import ShapeOnly
 from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
 from ...ops.support.shape_equality import BINARY, UNARY
@@ -74,7 +75,7 @@ class _Known:
 
     def standing_for(self, vector: Tensor) -> Sizes:
         """Return the sizes held by a vector of integers (the result of Shape, or a constant), None if unknown."""
-        if vector.op.definition.shape_only and vector.rank == 1:
+        if vector.op.definition.has(ShapeOnly) and vector.rank == 1:
             return self.of(vector.op.inputs[0])
         return tuple(vector.op.attrs["value"].tolist()) if vector.op.is_constant else None
 

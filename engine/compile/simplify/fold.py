@@ -15,6 +15,7 @@ from ...ir.builder import make_constant
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
+from ...ir.rules.shapes import ShapeOnly, ShapeVector
 from ...ir.static_values import RULES_THAT_PRESUME, static_shape
 from ...ir.structured import saved_value
 from ...ir.tensor import Tensor
@@ -55,7 +56,7 @@ class _Folding:
         if op.role is Role.SERIES_READ and not op.attrs["maybe"]:
             value = saved_value(op.inputs[0])  # the same in every slot, such as a shape known by now
             return [self.constants[value]] if value in self.constants else None
-        if op.definition.shape_only and inputs[0].shape.is_fully_known:
+        if op.definition.has(ShapeOnly) and inputs[0].shape.is_fully_known:
             # A broadcast view: the operation looks at the shape alone, so no array of this size is allocated.
             return _evaluate_kernel(op, [np.broadcast_to(np.False_, inputs[0].shape.as_tuple())], self.most_bytes)
         return _shape_vector(op)
@@ -70,12 +71,16 @@ class _Folding:
 
 def _shape_vector(op: Operation) -> list[Array] | None:
     """Return the integer vector computed by an operation, for a fully known shape."""
-    rule = op.definition.static_shape
-    if rule in RULES_THAT_PRESUME and not all(static_shape(t).is_fully_known for t in op.inputs):
+    rule = op.rule(ShapeVector)
+    if (
+        rule is not None
+        and rule.known in RULES_THAT_PRESUME
+        and not all(static_shape(t).is_fully_known for t in op.inputs)
+    ):
         return None  # the step has to check whether the sizes match
     if rule is None or op.outputs[0].rank != 1 or not op.outputs[0].dtype.is_integer:
         return None
-    shape, output = rule(op), op.outputs[0]
+    shape, output = rule.known(op), op.outputs[0]
     if shape is None or not shape.is_fully_known or output.shape[0] != len(shape):
         return None
     return [np.array(shape.as_tuple(), output.dtype.numpy)]

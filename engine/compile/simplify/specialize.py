@@ -14,6 +14,8 @@ from ...base.shapes import Shape
 from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.region import Region
+from ...ir.rules.gradients import Reread
+from ...ir.rules.shapes import LoadsElement, StoresElement
 from ...ir.structured import is_structured, num_results, saved_outputs, saved_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect, Role
@@ -84,13 +86,13 @@ class _Inference:
         shapes = op.definition.shape(op)
         for tensor, shape in zip(op.outputs, [shapes] if isinstance(shapes, Shape) else shapes, strict=True):
             self._set_shape(tensor, shape)
-        definition = op.definition
-        if definition.stores is not None:
-            self._record_write(_array_key(op.inputs[0]), definition.stores(op))
-        if definition.loads is not None:
+        stores, loads = op.rule(StoresElement), op.rule(LoadsElement)
+        if stores is not None:
+            self._record_write(_array_key(op.inputs[0]), stores.shape(op))
+        if loads is not None:
             # Before any write the element's shape is unknown; a later sweep refines it.
             element = Shape(None) if self.is_lost else self.elements.get(_array_key(op.inputs[0]), Shape(None))
-            self._set_shape(op.outputs[0], op.outputs[0].shape.merge(definition.loads(op, element)))
+            self._set_shape(op.outputs[0], op.outputs[0].shape.merge(loads.shape(op, element)))
 
     def _record_write(self, array: object, shape: Shape) -> None:
         # A write through an unknown handle may go to any array, so no element's shape is known any more.
@@ -139,7 +141,7 @@ class _Inference:
 def _array_key(handle: Tensor) -> object:
     """Return a key shared by all handles of an array, None if the origin of the handle is unknown."""
     op = handle.op
-    if op.definition.is_reread:  # a handle of the forward region, saved for the gradient
+    if op.definition.has(Reread):  # a handle of the forward region, saved for the gradient
         saved = saved_value(op.inputs[0])
         return None if saved is None else _array_key(saved)
     made_of = [t for t in op.inputs if t.dtype is dtypes.resource]

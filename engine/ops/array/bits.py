@@ -15,6 +15,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import KeepsSize
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.literals import c128, f32, f64, i32, i64
@@ -70,7 +71,7 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs={"dtype": REQUIRED},
     shape=_bitcast_shape,
-    keeps_size=True,
+    rules=[KeepsSize()],
     kernel=_compute_bitcast,
     gradient=NotDifferentiable("its result is bits, which do not change gradually"),
     samples=[
@@ -143,7 +144,7 @@ define(
     "x: T -> output: T",
     attrs={"shape": REQUIRED},
     shape=_ensured_shape,
-    keeps_size=True,
+    rules=[KeepsSize()],
     kernel=_check_ensured_shape,
     gradient=lambda op, g: [g],
     samples=[

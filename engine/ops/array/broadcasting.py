@@ -12,8 +12,9 @@ from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import Sample, define
 from ...ir.entry import public
-from ...ir.fusion import Fusion
 from ...ir.operation import Operation
+from ...ir.rules.fusing import Fusion
+from ...ir.rules.kernels import Elements, KeepsSize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in, shape_vector
@@ -44,10 +45,9 @@ define(
     "input: T, shape: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_broadcast_shape,
-    elements=shape_in(1),
+    rules=[Elements(shape_in(1)), fuse_broadcast()],
     # a copy, because broadcast_to returns a read-only view with overlapping elements
     kernel=lambda xp, x, shape: xp.broadcast_to(x, as_sizes(shape)).copy(),
-    fuse=fuse_broadcast(),
     gradient=lambda op, g: [sum_to(g, op.inputs[0]), None],
     samples=[
         Sample([f64([[1], [2]]), i32([2, 2, 3])], lambda x, s: np.ones((2, 2, 3)) * x),
@@ -115,9 +115,8 @@ define(
     "x: T, shape: host I -> y: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     shape=_sum_to_shape,
-    keeps_size=True,
+    rules=[KeepsSize(), Fusion(_sums_rows, reduce_by("sum"), first_input)],
     kernel=_sum_to,
-    fuse=Fusion(_sums_rows, reduce_by("sum"), first_input),
     gradient=lambda op, g: [apply("BroadcastTo", g, shape_of(op.inputs[0])), None],
     samples=[
         Sample([np.arange(12.0).reshape(2, 2, 3), i32([2, 1])], f64([[24], [42]])),

@@ -13,8 +13,11 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
-from ...ir.fusion import Fusion, StepWriter, all_inputs
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
+from ...ir.rules.fusing import Fusion, StepWriter, all_inputs
+from ...ir.rules.kernels import KeepsSize
+from ...ir.rules.shapes import ShapeVector
 from ...ir.static_values import static_dimension, static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, partial_values, static_int, sum_of, with_dimension
@@ -115,12 +118,14 @@ _SPLIT = Fusion(_keeps_rows(first_input), _write_slices, first_input, moves=True
 define(
     "Concat",
     "values: *T -> output: T",
-    batch=batch_along(),
+    rules=[
+        Batch(batch_along()),
+        ShapeVector(_joined_shape),
+        Fusion(_keeps_rows(all_inputs), _concat_steps, moves=True),
+    ],
     attrs={"axis": REQUIRED},
     shape=_concat_shape,
-    static_shape=_joined_shape,
     kernel=lambda xp, *arrays, axis: xp.concatenate(arrays, axis=axis),
-    fuse=Fusion(_keeps_rows(all_inputs), _concat_steps, moves=True),
     gradient=_concat_gradient,
     samples=[
         Sample([[_X, 10 + _X[:, :1]]], f64([[0, 1, 2, 10], [3, 4, 5, 13]]), {"axis": -1}),
@@ -181,7 +186,7 @@ define(
     "values: *T -> output: T",
     attrs={"axis": 0},
     shape=_stack_shape,
-    static_shape=_stacked_shape,
+    rules=[ShapeVector(_stacked_shape)],
     kernel=lambda xp, *arrays, axis: xp.stack(arrays, axis=axis),
     gradient=lambda op, g: apply("Unstack", g, num=len(op.inputs), axis=op.attrs["axis"]),
     samples=[
@@ -320,11 +325,10 @@ def _concat_cotangents(op: Operation, *cotangents: Any) -> list[Any]:
 define(
     "Split",
     "value: T -> output: num*T",
-    batch=batch_along(),
+    rules=[Batch(batch_along()), _SPLIT],
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_shape,
     kernel=lambda xp, x, num, axis: xp.split(x, num, axis=axis),
-    fuse=_SPLIT,
     gradient=_concat_cotangents,
     samples=[Sample([np.arange(4.0)], (f64([0, 1]), f64([2, 3])), {"num": 2})],
 )
@@ -379,13 +383,11 @@ def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
 define(
     "SplitV",
     "value: T, sizes: host I -> output: num*T",
-    batch=batch_along(),
+    rules=[Batch(batch_along()), KeepsSize(), _SPLIT],
     where={"I": dtypes.INDEX},
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_v_shape,
-    keeps_size=True,
     kernel=_split_v,
-    fuse=_SPLIT,
     gradient=_concat_cotangents,
     samples=[
         Sample([_X, i32([1, -1])], (_X[:, [0]], _X[:, [1, 2]]), {"num": 2, "axis": 1}),

@@ -11,6 +11,7 @@ from ...base.dtypes import as_dtype
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
+from ...ir.rules.kernels import ReadsValues
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import index_tensor
@@ -35,7 +36,7 @@ define(
     "arr: I, size: host J -> numbers: I",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=same_as(0),
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_bin_numbers,
     gradient=NotDifferentiable("its results are integers"),
     samples=[

@@ -15,6 +15,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, only_scalars, shape_in, shape_vector
@@ -41,7 +42,7 @@ define(
     "dims: host I, value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_fill_shape,
-    elements=shape_in(0),
+    rules=[Elements(shape_in(0))],
     kernel=lambda xp, dims, value: xp.full(as_sizes(dims), value, dtype=value.dtype),
     gradient=lambda op, g: [None, sum_to(g, op.inputs[1])],
     samples=[
@@ -233,7 +234,7 @@ define(
     "start: host T, limit: host T, delta: host T -> output: T",
     where={"T": dtypes.REAL},
     shape=_range_shape,
-    elements=lambda start, limit, delta: _range_length(start.item(), limit.item(), delta.item()),
+    rules=[Elements(lambda start, limit, delta: _range_length(start.item(), limit.item(), delta.item()))],
     kernel=_compute_range,
     gradient=NotDifferentiable("its length moves in jumps"),
     samples=[
@@ -317,7 +318,7 @@ define(
     "start: host T, stop: host T, num: host I -> output: T",
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     shape=_linspace_shape,
-    elements=shape_in(2),
+    rules=[Elements(shape_in(2))],
     kernel=_compute_linspace,
     gradient=_linspace_gradient,
     samples=[

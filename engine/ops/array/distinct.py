@@ -13,6 +13,7 @@ from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
+from ...ir.rules.kernels import ReadsValues
 from ...ir.tensor import Tensor
 from ..support.common import size_along
 from ..support.indexed_slices import IndexedSlices
@@ -80,7 +81,7 @@ define(
     "indices: I -> rows: I, numbers: I",
     where={"I": dtypes.INDEX},
     shape=_distinct_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_compute_distinct_rows,
     gradient=NotDifferentiable("its inputs are integers"),
     samples=[

@@ -13,9 +13,12 @@ from ...base.dtypes import DType
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant
-from ...ir.definition import Batched, Sample, define
+from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch, Batched, TakesRow
+from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.placing import TakesPart
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, check_rank, index_tensor, shape_in, shape_vector, static_int
@@ -136,14 +139,10 @@ def _source_row(op: Operation) -> tuple[Tensor, Tensor] | None:
 define(
     "Gather",
     "params: T, indices: I -> output: T",
-    batch=_batch_gather,
-    row=_source_row,
+    rules=[Batch(_batch_gather), TakesRow(_source_row), TakesPart(), Elements(_gathered_size), ReadsValues()],
     where=_INDEX,
     attrs={"axis": 0, "batch_dims": 0},
     shape=_gather_shape,
-    is_part=True,
-    elements=_gathered_size,
-    reads_values=True,
     kernel=_compute_gather,
     gradient=_gather_gradient,
     samples=[
@@ -169,8 +168,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     attrs={"axis": 0, "batch_dims": 0},
     shape=lambda op: static_shape(op.inputs[2]),
-    elements=shape_in(2),
-    reads_values=True,
+    rules=[Elements(shape_in(2)), ReadsValues()],
     kernel=_gather_grad,
     gradient=lambda op, g: [apply("Gather", g, op.inputs[1], **_gather_axes(op)), None, None],
     samples=[
@@ -283,9 +281,11 @@ define(
     "params: T, indices: I -> output: T",
     where=_INDEX,
     shape=_gather_nd_shape,
-    is_part=True,
-    elements=lambda params, indices: math.prod((*indices.shape[:-1], *params.shape[indices.shape[-1] :])),
-    reads_values=True,
+    rules=[
+        TakesPart(),
+        Elements(lambda params, indices: math.prod((*indices.shape[:-1], *params.shape[indices.shape[-1] :]))),
+        ReadsValues(),
+    ],
     kernel=_gather_nd,
     gradient=lambda op, g: [apply("ScatterNd", op.inputs[1], g, shape_of(op.inputs[0])), None],
     samples=[
@@ -355,8 +355,7 @@ define(
     "indices: I, updates: T, shape: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_scatter_shape,
-    elements=shape_in(2),
-    reads_values=True,
+    rules=[Elements(shape_in(2)), ReadsValues()],
     kernel=_scatter_nd,
     gradient=lambda op, g: [None, apply("GatherNd", g, op.inputs[0]), None],
     samples=[
@@ -460,8 +459,7 @@ define(
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=segment_shape,
-    elements=segments_size,
-    reads_values=True,
+    rules=[Elements(segments_size), ReadsValues()],
     kernel=_segment_sum,
     gradient=_segment_gradient,
     samples=[

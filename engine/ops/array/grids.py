@@ -15,6 +15,8 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.shapes import ShapeVector
 from ...ir.static_values import presumes, static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, check_rank, index_tensor, list_argument, shape_vector
@@ -107,7 +109,7 @@ define(
     "indices: I, dims: host I -> output: I",
     where={"I": dtypes.INDEX},
     shape=_unraveled_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_unravel_positions,
     gradient=NotDifferentiable("its results are positions"),
     samples=[
@@ -195,7 +197,7 @@ define(
     shape=_broadcast_length,
     kernel=_broadcast_sizes,
     gradient=NotDifferentiable("shapes are integers"),
-    static_shape=_broadcast_known,
+    rules=[ShapeVector(_broadcast_known)],
     samples=[
         Sample([i32([2, 1]), i32([3])], i32([2, 3])),
         Sample([i64([]), i64([4, 0])], i64([4, 0])),

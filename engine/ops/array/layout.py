@@ -12,9 +12,11 @@ from ...base import dtypes
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
-from ...ir.definition import REQUIRED, Batched, Sample, define
+from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch, Batched
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, known_rank, partial_values, shape_vector, static_ints
@@ -66,7 +68,7 @@ def _batch_transpose(op: Operation, varying: Sequence[bool]) -> Batched | None:
 define(
     "Transpose",
     "x: T -> y: T",
-    batch=_batch_transpose,
+    rules=[Batch(_batch_transpose)],
     attrs={"perm": None},
     shape=_transpose_shape,
     kernel=lambda xp, x, perm: xp.transpose(x, perm),
@@ -170,7 +172,7 @@ def _reverse_shape(op: Operation) -> Shape:
 define(
     "Reverse",
     "tensor: T -> output: T",
-    batch=batch_along(),
+    rules=[Batch(batch_along())],
     attrs={"axis": REQUIRED},
     shape=_reverse_shape,
     kernel=lambda xp, x, axis: xp.flip(x, axis),
@@ -249,7 +251,7 @@ define(
     "input: T, multiples: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_tile_shape,
-    elements=lambda x, multiples: x.size * math.prod(multiples.tolist()),
+    rules=[Elements(lambda x, multiples: x.size * math.prod(multiples.tolist()))],
     kernel=_compute_tile,
     gradient=lambda op, g: [apply("TileGrad", g, op.inputs[1], shape_of(op.inputs[0])), None],
     samples=[

@@ -11,9 +11,11 @@ from ...base import dtypes
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
-from ...ir.definition import Batched, Sample, define
+from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch, Batched
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, only_scalars, shape_vector, static_int
@@ -60,9 +62,8 @@ define(
     "indices: I, depth: host int32, on_value: T, off_value: T -> output: T",
     where={"I": (dtypes.int8, dtypes.uint8, dtypes.int16, *dtypes.INDEX)},
     attrs={"axis": -1},
-    batch=_batch_one_hot,
+    rules=[Batch(_batch_one_hot), Elements(lambda indices, depth, *_, axis: indices.size * int(depth))],
     shape=_one_hot_shape,
-    elements=lambda indices, depth, *_, axis: indices.size * int(depth),
     kernel=_one_hot,
     gradient=_one_hot_gradient,
     samples=[

@@ -14,6 +14,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
@@ -101,7 +102,7 @@ define(
     "tensor: T, paddings: host I, constant_value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_scalar_value,
-    elements=_padded_size,
+    rules=[Elements(_padded_size)],
     kernel=_compute_pad,
     gradient=_pad_gradient,
     samples=[
@@ -149,7 +150,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"mode": REQUIRED},
     shape=_mirror_shape,
-    elements=_padded_size,
+    rules=[Elements(_padded_size)],
     kernel=_compute_mirror_pad,
     gradient=lambda op, g: [apply("MirrorPadGrad", g, op.inputs[1], mode=op.attrs["mode"]), None],
     samples=[

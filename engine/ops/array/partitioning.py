@@ -12,6 +12,7 @@ from ...ir.apply import apply, constant
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import ReadsValues
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, list_argument, static_int
@@ -70,7 +71,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"num": REQUIRED},
     shape=_partition_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_compute_partition,
     gradient=_partition_gradient,
     samples=[
@@ -171,7 +172,7 @@ define(
     "indices: *I, data: *T -> merged: T",
     where={"I": dtypes.INDEX},
     shape=_stitch_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_compute_stitch,
     gradient=lambda op, g: [None] * (len(op.inputs) // 2) + _stitch_gradients(op, g),
     samples=[
@@ -203,7 +204,7 @@ define(
     where={"T": dtypes.DIFFERENTIABLE, "I": dtypes.INDEX},
     attrs={"num": REQUIRED},
     shape=lambda op: [t.shape + op.inputs[0].shape[1:] for t in op.inputs[1:]],
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_stitch_grad,
     # a row without a gradient was overwritten by a later row, and is overwritten in this stitch too
     gradient=lambda op, *gs: [apply("DynamicStitch", op.inputs[1:], cotangents_of(op, gs)), *[None] * op.attrs["num"]],

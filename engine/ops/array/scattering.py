@@ -15,6 +15,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Gradient, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import ReadsValues
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank, index_tensor
 from ..support.array_library import add_at, last_writers
@@ -139,7 +140,7 @@ def _define_tensor_scatter(
         "tensor: T, indices: I, updates: T -> output: T",
         where={"T": where, "I": dtypes.INDEX},
         shape=_tensor_shape,
-        reads_values=True,
+        rules=[ReadsValues()],
         kernel=scatter_into_copy,
         gradient=gradient,
         samples=samples,

@@ -15,6 +15,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..math.complex import conj
@@ -67,8 +68,7 @@ def _define_extreme(type: str, function: str, empty: Callable[[DType], Any], sam
         where={"T": dtypes.REAL, "I": dtypes.INDEX, "J": dtypes.INDEX},
         attrs={"finite": True},
         shape=segment_shape,
-        elements=segments_size,
-        reads_values=True,
+        rules=[Elements(segments_size), ReadsValues()],
         kernel=compute_extremes,
         gradient=_extreme_gradient,
         samples=samples,
@@ -113,8 +113,7 @@ define(
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=segment_shape,
-    elements=segments_size,
-    reads_values=True,
+    rules=[Elements(segments_size), ReadsValues()],
     kernel=lambda xp, data, ids, count: _combine_segments(xp, "multiply", data, ids, count, 1),
     gradient=_product_gradient,
     samples=[

@@ -13,6 +13,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..math.casting import cast
@@ -118,7 +119,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"seq_axis": REQUIRED, "batch_axis": 0},
     shape=_reversed_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_reverse_sequences,
     gradient=lambda op, g: [
         # the reversal is a permutation that is its own inverse, so that it is its own adjoint as well
@@ -280,7 +281,9 @@ define(
     "repeats: host I -> indices: int64",
     where={"I": dtypes.INDEX},
     shape=_repeated_shape,
-    elements=lambda repeats: max(repeats.size, int(repeats[:1024].sum())),  # an estimate, made on the event loop
+    rules=[
+        Elements(lambda repeats: max(repeats.size, int(repeats[:1024].sum())))
+    ],  # an estimate, made on the event loop
     kernel=_repeat_row_numbers,
     gradient=NotDifferentiable("its results are positions"),
     samples=[Sample([i32([2, 0, 3])], i64([0, 0, 2, 2, 2])), Sample([i64([])], i64([]))],

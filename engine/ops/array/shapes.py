@@ -14,6 +14,9 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
+from ...ir.rules.kernels import KeepsSize
+from ...ir.rules.shapes import ShapeOnly, ShapeVector
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..math.casting import cast
@@ -37,8 +40,7 @@ define(
     shape=_shape_shape,
     kernel=lambda xp, x: np.asarray(x.shape, np.int32),
     gradient=_DISCRETE,
-    shape_only=True,
-    static_shape=lambda op: op.inputs[0].shape,
+    rules=[ShapeOnly(), ShapeVector(lambda op: op.inputs[0].shape)],
     samples=[Sample([_X], i32([2, 3])), Sample([np.float32(1)], i32([]))],
 )
 
@@ -48,7 +50,7 @@ define(
     shape=infer_scalar,
     kernel=lambda xp, x: np.asarray(x.size, np.int32),
     gradient=_DISCRETE,
-    shape_only=True,
+    rules=[ShapeOnly()],
     samples=[Sample([_X], np.int32(6))],
 )
 
@@ -58,7 +60,7 @@ define(
     shape=infer_scalar,
     kernel=lambda xp, x: np.asarray(x.ndim, np.int32),
     gradient=_DISCRETE,
-    shape_only=True,
+    rules=[ShapeOnly()],
     samples=[Sample([_X], np.int32(2))],
 )
 
@@ -191,10 +193,9 @@ def _like_input(op: Operation, g: Tensor) -> list[Any]:
 define(
     "Reshape",
     "tensor: T, shape: host I -> output: T",
-    batch=to_known_shape,
+    rules=[Batch(to_known_shape), KeepsSize()],
     where={"I": dtypes.INDEX},
     shape=_reshape_shape,
-    keeps_size=True,
     kernel=_compute_reshape,
     gradient=_like_input,
     samples=[
@@ -247,7 +248,7 @@ def _expand_shape(op: Operation) -> Shape:
 define(
     "ExpandDims",
     "input: T -> output: T",
-    batch=to_known_shape,
+    rules=[Batch(to_known_shape)],
     attrs={"axis": REQUIRED},
     shape=_expand_shape,
     kernel=lambda xp, x, axis: xp.expand_dims(x, axis),
@@ -311,7 +312,7 @@ def _squeeze_shape(op: Operation) -> Shape:
 define(
     "Squeeze",
     "input: T -> output: T",
-    batch=to_known_shape,
+    rules=[Batch(to_known_shape)],
     attrs={"axis": None},
     shape=_squeeze_shape,
     kernel=lambda xp, x, axis: xp.squeeze(x, axis),

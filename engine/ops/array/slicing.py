@@ -14,6 +14,8 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import KeepsSize, ReadsValues
+from ...ir.rules.placing import TakesPart
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, partial_values, static_int
 from ..support.common import shape_of
@@ -79,8 +81,7 @@ define(
     "input: T, begin: host I, size: host J -> output: T",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_slice_shape,
-    is_part=True,
-    keeps_size=True,
+    rules=[TakesPart(), KeepsSize()],
     kernel=_compute_slice,
     gradient=_slice_gradient,
     samples=[
@@ -157,8 +158,7 @@ define(
     "BooleanMask",
     "tensor: T, mask: bool -> output: T",
     shape=_mask_shape,
-    is_part=True,
-    reads_values=True,
+    rules=[TakesPart(), ReadsValues()],
     kernel=_apply_boolean_mask,
     gradient=_mask_gradient,
     samples=[

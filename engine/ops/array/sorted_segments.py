@@ -13,6 +13,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import ReadsValues
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..math.casting import cast
@@ -54,7 +55,7 @@ define(
     "segment_ids: I, limit: host int32 -> count: host I",
     where={"I": dtypes.INDEX},
     shape=_count_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_count_segments,
     gradient=NotDifferentiable("its result is an integer"),
     samples=[

@@ -17,6 +17,8 @@ from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, shape_in, static_int
@@ -63,7 +65,7 @@ def _sort_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "ArgSort",
     "values: T -> indices: int32",
-    batch=batch_along(),
+    rules=[Batch(batch_along())],
     where={"T": dtypes.REAL},
     attrs={"axis": -1, "descending": False},
     shape=_along_axis,
@@ -81,7 +83,7 @@ define(
 define(
     "Sort",
     "values: T -> sorted: T",
-    batch=batch_along(),
+    rules=[Batch(batch_along())],
     where={"T": dtypes.REAL},
     attrs={"axis": -1, "descending": False},
     shape=_along_axis,
@@ -132,7 +134,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     attrs={"axis": REQUIRED},
     shape=lambda op: static_shape(op.inputs[2]),
-    elements=shape_in(2),
+    rules=[Elements(shape_in(2))],
     kernel=_add_along,
     gradient=lambda op, g: [apply("TakeAlongAxis", g, op.inputs[1], axis=op.attrs["axis"]), None, None],
     samples=[

@@ -11,10 +11,14 @@ from ...base import dtypes
 from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
-from ...ir.definition import REQUIRED, Batched, Sample, define
+from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.indexing import DYNAMIC, Dynamic, slice_tensor
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch, Batched, TakesRow
+from ...ir.rules.kernels import Elements, KeepsSize
+from ...ir.rules.placing import TakesPart
+from ...ir.rules.shapes import ShapeVector
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, shape_in
@@ -146,13 +150,9 @@ def _source_row(op: Operation) -> tuple[Tensor, Tensor] | None:
 define(
     "StridedSlice",
     "input: T, bounds: host *any -> output: T",
-    batch=_batch_slice,
-    row=_source_row,
+    rules=[Batch(_batch_slice), TakesRow(_source_row), TakesPart(), ShapeVector(_sliced_shape), KeepsSize()],
     attrs={"spec": REQUIRED},
     shape=_strided_shape,
-    is_part=True,
-    static_shape=_sliced_shape,
-    keeps_size=True,
     kernel=lambda xp, x, *bounds, spec: x[_slice_key(spec, bounds)],
     gradient=_strided_gradient,
     samples=[
@@ -182,7 +182,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"spec": REQUIRED},
     shape=lambda op: static_shape(op.inputs[0]),
-    elements=shape_in(0),
+    rules=[Elements(shape_in(0))],
     kernel=_strided_scatter,
     gradient=_strided_grad_gradient,
     samples=[Sample([i32([2, 2]), f64([7, 8]), [np.int32(1)]], f64([[0, 8], [0, 7]]), {"spec": _SPEC})],

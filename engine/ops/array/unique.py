@@ -14,6 +14,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import ReadsValues
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support import arguments
@@ -74,7 +75,7 @@ define(
     "x: T -> first: int64, indices: @out_idx, counts: @out_idx",
     attrs={"out_idx": dtypes.int32},
     shape=_unique_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_compute_unique,
     gradient=_POSITIONS,
     samples=[
@@ -182,7 +183,7 @@ define(
     "ListDiff",
     "x: T, y: T -> places: int64",
     shape=_difference_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_compute_list_difference,
     gradient=_POSITIONS,
     samples=[
@@ -252,7 +253,7 @@ define(
     "x: I -> y: I",
     where={"I": dtypes.INDEX},
     shape=_inverse_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_invert_permutation,
     gradient=NotDifferentiable("its results are positions"),
     samples=[Sample([i32([3, 4, 0, 2, 1])], i32([2, 4, 3, 0, 1])), Sample([i64([])], i64([]))],

@@ -12,8 +12,10 @@ from ...base.shapes import Shape
 from ...ir.apply import apply, convert_inputs
 from ...ir.definition import NotDifferentiable, Sample, define, definition_of
 from ...ir.entry import public
-from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
+from ...ir.rules.fusing import StepWriter
+from ...ir.rules.kernels import ReadsValues
 from ...ir.tensor import Tensor
 from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, same_as, scalar_like, sum_to
@@ -42,10 +44,9 @@ def _where_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "Where",
     "condition: bool, x: T, y: T -> output: T",
-    batch=batch_pointwise,
+    rules=[Batch(batch_pointwise), fuse_masked(_where_steps)],
     shape=broadcast_all,
     kernel=lambda xp, condition, x, y: xp.where(condition, x, y),
-    fuse=fuse_masked(_where_steps),
     gradient=_select_gradient,
     samples=[
         Sample([_C, f64([[1, 2], [3, 4]]), f64([10, 20])], f64([[1, 20], [10, 4]])),
@@ -86,7 +87,7 @@ define(
     "condition: T -> indices: int64",
     where={"T": (dtypes.bool_, *dtypes.NUMERIC)},
     shape=lambda op: Shape([None, op.inputs[0].rank]),
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=lambda xp, condition: xp.argwhere(condition).astype(xp.int64, copy=False),
     gradient=NotDifferentiable("indices are integers"),
     samples=[

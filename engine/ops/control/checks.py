@@ -11,6 +11,8 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.edges import WarnsUnused
+from ...ir.rules.kernels import ReadsValues
 from ...ir.tensor import Tensor
 from ...ir.unused import must_be_used
 from ..math.linear import l2_loss
@@ -38,11 +40,15 @@ define(
     where={"T": dtypes.DIFFERENTIABLE},
     attrs={"message": REQUIRED},
     shape=same_as(0),
-    reads_values=True,
+    rules=[
+        ReadsValues(),
+        WarnsUnused(
+            "nobody uses what this check_numerics returned, so nothing is checked: go on with that, as in "
+            'x = check_numerics(x, "x")'
+        ),
+    ],
     kernel=_check_numerics,
     gradient=_check_gradient,
-    unused="nobody uses what this check_numerics returned, so nothing is checked: go on with that, as in "
-    'x = check_numerics(x, "x")',
     samples=[Sample([f64([1, -2])], f64([1, -2]), {"message": "weights"})],
 )
 

@@ -14,6 +14,9 @@ from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.edges import WarnsUnused
+from ...ir.rules.kernels import PassesInputs
+from ...ir.rules.ordering import Ordered
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...ir.unused import must_be_used
@@ -126,12 +129,16 @@ define(
     "input: T, data: host *any -> output: T",
     attrs={"message": "", "summarize": 3},
     shape=same_as(0),
-    forwards=True,
+    rules=[
+        PassesInputs(),
+        Ordered(lambda op: PYTHON),
+        WarnsUnused(
+            "nobody uses what this print_ returned, so nothing is printed: go on with that, as in x = print_(x, [x])"
+        ),
+    ],
     kernel=_run_print,
     gradient=lambda op, g: [g] + [None] * (len(op.inputs) - 1),
     effects=Effect.SHOWS,
-    ordered=lambda op: PYTHON,
-    unused="nobody uses what this print_ returned, so nothing is printed: go on with that, as in x = print_(x, [x])",
 )
 
 
@@ -191,8 +198,12 @@ define(
     kernel=_run_assert,
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.SHOWS,
-    unused="nothing waits for this assertion, so it is never checked: put what it guards under "
-    "`with control_dependencies([check]):`, where check is what this call returned",
+    rules=[
+        WarnsUnused(
+            "nothing waits for this assertion, so it is never checked: put what it guards under "
+            "`with control_dependencies([check]):`, where check is what this call returned"
+        )
+    ],
 )
 
 

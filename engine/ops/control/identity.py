@@ -12,6 +12,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import PassesInputs
 from ...ir.tensor import Tensor
 from ..support.literals import f64
 
@@ -25,7 +26,7 @@ define(
     "input: *any -> output: *@dtypes",
     attrs={"dtypes": REQUIRED},
     shape=_input_shapes,
-    forwards=True,
+    rules=[PassesInputs()],
     kernel=lambda xp, *arrays, dtypes: arrays,
     gradient=lambda op, *gs: list(gs),
     samples=[

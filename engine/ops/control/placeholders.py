@@ -13,6 +13,10 @@ from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.edges import Feedable
+from ...ir.rules.gradients import TakesSlices
+from ...ir.rules.kernels import PassesInputs
+from ...ir.rules.shapes import ShapeVector
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from ..support.common import infer_nothing, same_as
@@ -23,7 +27,7 @@ define(
     attrs={"value": REQUIRED},
     shape=lambda op: Shape(op.attrs["value"].shape),
     role=Role.CONST,
-    static_shape=lambda op: Shape([None if d < 0 else d for d in op.attrs["value"].ravel().tolist()]),
+    rules=[ShapeVector(lambda op: Shape([None if d < 0 else d for d in op.attrs["value"].ravel().tolist()]))],
     kernel=None,
     gradient=NotDifferentiable("a constant has no inputs"),
 )
@@ -54,7 +58,7 @@ define(
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]),
     role=Role.PLACEHOLDER,
-    may_be_fed=True,
+    rules=[Feedable()],
     kernel=None,
     gradient=NotDifferentiable("a placeholder has no inputs"),
 )
@@ -96,8 +100,7 @@ define(
     "input: T -> output: T",
     attrs={"shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]),
-    forwards=True,
-    may_be_fed=True,
+    rules=[PassesInputs(), Feedable()],
     kernel=lambda xp, x, shape: x,
     gradient=lambda op, g: [g],
     samples=[Sample([np.array([1, 2], np.float32)], np.array([1, 2], np.float32), {"shape": Shape([None])})],
@@ -139,7 +142,7 @@ define(
     where={"T": dtypes.ALL},
     shape=same_as(0),
     role=Role.IDENTITY,
-    sparse_gradient=True,
+    rules=[TakesSlices()],
     kernel=lambda xp, x: x,
     gradient=lambda op, g: [g],
     samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],

@@ -14,6 +14,8 @@ from ...base.errors import DtypeError, OpError
 from ...base.shapes import Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.rules.kernels import NoRetry
+from ...ir.rules.ordering import Ordered
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.memory.contexts import outside
@@ -138,9 +140,8 @@ define(
         "stateful": True,
     },
     shape=_declared_shapes,
-    retry=False,
+    rules=[NoRetry(), Ordered(lambda op: PYTHON if op.attrs["stateful"] else None)],
     kernel=_compute_py_function,
     gradient=NotDifferentiable("what a Python function computes is not known; give it one with custom_gradient"),
     effects=Effect.PYTHON | Effect.WAITS,
-    ordered=lambda op: PYTHON if op.attrs["stateful"] else None,
 )

@@ -13,6 +13,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..array.concat import stack
@@ -191,8 +192,7 @@ define(
     "boxes: host T, scores: host T, most: host int32, iou: host T, least: host T -> selected: host int32",
     where={"T": dtypes.FLOATING},
     shape=_selected_shape,
-    reads_values=True,
-    elements=lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)),
+    rules=[ReadsValues(), Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)))],
     kernel=_compute_suppression,
     gradient=NotDifferentiable("its result is an index"),
     samples=[
@@ -290,8 +290,7 @@ define(
     " -> selected: host int32, kept_scores: host T",
     where={"T": dtypes.FLOATING},
     shape=_softly_selected_shapes,
-    reads_values=True,
-    elements=lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)),
+    rules=[ReadsValues(), Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)))],
     kernel=_suppress_softly,
     gradient=NotDifferentiable("it chooses boxes"),
     samples=[

@@ -13,6 +13,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..support.arguments import one_of, static_int
 from .adjusting import convert_image_dtype
@@ -77,8 +78,7 @@ define(
     where={"T": (dtypes.uint8,)},
     attrs={"channels": 3},
     shape=_decoded_shape,
-    reads_values=True,
-    elements=lambda contents, **_: contents.size * _PER_BYTE,
+    rules=[ReadsValues(), Elements(lambda contents, **_: contents.size * _PER_BYTE)],
     kernel=_decode_image,
     gradient=NotDifferentiable("it reads bytes of a file"),
     samples=[
@@ -93,7 +93,7 @@ define(
     where={"T": (dtypes.uint8,)},
     attrs={"form": REQUIRED, "quality": -1},
     shape=_encoded_shape,
-    elements=lambda image, **_: image.size * _PER_BYTE,
+    rules=[Elements(lambda image, **_: image.size * _PER_BYTE)],
     kernel=_encode_image,
     gradient=NotDifferentiable("it gives bytes of a file"),
     samples=[],

@@ -13,6 +13,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import ReadsValues
 from ...ir.tensor import Tensor
 from ..array.gather import unsorted_segment_sum
 from ..math.casting import cast
@@ -134,7 +135,7 @@ define(
     "images: T, boxes: host F, colors: host T -> drawn: T",
     where={"T": (*dtypes.FLOATING, dtypes.uint8), "F": (dtypes.float32, dtypes.float64)},
     shape=_drawing_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_draw_frames,
     gradient=_pull_back_drawing,
     samples=[_drawing_sample()],

@@ -13,6 +13,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in
@@ -69,7 +70,7 @@ define(
     where={"T": (*dtypes.NUMERIC, dtypes.bool_)},
     attrs=WINDOWS,
     shape=_patches_shape,
-    elements=lambda x, **attrs: x.size * patch_size(attrs) // math.prod(attrs["strides"]),
+    rules=[Elements(lambda x, **attrs: x.size * patch_size(attrs) // math.prod(attrs["strides"]))],
     kernel=_extract_patches,
     gradient=lambda op, g: [apply("ExtractPatchesGrad", g, shape_of(op.inputs[0]), **op.own_attrs)],
     samples=[
@@ -89,7 +90,7 @@ define(
     where={"T": dtypes.NUMERIC, "J": dtypes.INDEX},
     attrs=WINDOWS,
     shape=lambda op: static_shape(op.inputs[1]),
-    elements=shape_in(1),
+    rules=[Elements(shape_in(1))],
     kernel=_extract_grad,
     gradient=lambda op, g: [apply("ExtractPatches", g, **op.own_attrs), None],
     samples=[

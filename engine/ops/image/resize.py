@@ -18,6 +18,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..math.casting import cast
@@ -115,7 +116,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=_resized_shape,
-    elements=_resize_elements,
+    rules=[Elements(_resize_elements)],
     kernel=_compute_resize,
     gradient=_pull_back_with("ResizeGrad"),
     samples=[
@@ -171,7 +172,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=_resized_shape,
-    elements=_resize_elements,
+    rules=[Elements(_resize_elements)],
     kernel=_resize_grad,
     gradient=_pull_back_with("Resize"),
     samples=[

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...base import dtypes
 from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.rules.kernels import NoRetry
 from ...ir.traits import Effect
 from ..support.common import infer_nothing
 from ..support.context import KernelContext
@@ -24,7 +25,7 @@ define(
     where={"T": dtypes.VALUES},
     attrs={"key": REQUIRED},
     shape=infer_nothing,
-    retry=False,
+    rules=[NoRetry()],
     kernel=_show_value,
     gradient=NotDifferentiable("it has no output"),
     effects=Effect.SHOWS | Effect.WAITS,

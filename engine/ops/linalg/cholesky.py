@@ -10,6 +10,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..math.complex import real
 from ..math.elementwise import log
@@ -40,8 +41,7 @@ define(
     "input: T -> output: T",
     where={"T": LAPACK},
     shape=square_shape,
-    elements=cubic_cost(0.1),
-    reads_values=True,
+    rules=[Elements(cubic_cost(0.1)), ReadsValues()],
     kernel=lambda xp, x: call_linalg(xp, "cholesky", x, refused=_NOT_POSITIVE),
     gradient=_cholesky_gradient,
     samples=[  # the test moves single elements, which breaks symmetry: others are in test_linalg_gradients.py

@@ -11,6 +11,7 @@ from ...ir.apply import apply
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..math.complex import complex, conj, imag
@@ -34,7 +35,7 @@ define(
     "input: T -> output: T",
     where={"T": LAPACK},
     shape=_infer_determinant_shape,
-    elements=cubic_cost(0.1),
+    rules=[Elements(cubic_cost(0.1))],
     kernel=keep_dtype(lambda xp, x: xp.linalg.det(x)),
     # Jacobi: the differential of det(x) is det(x) * trace(inv(x) @ dx).
     gradient=lambda op, g: [
@@ -98,7 +99,7 @@ define(
     "input: T -> sign: T, log_abs_determinant: T.real",
     where={"T": LAPACK},
     shape=lambda op: [_infer_determinant_shape(op)] * 2,
-    elements=cubic_cost(0.1),
+    rules=[Elements(cubic_cost(0.1))],
     kernel=_compute_slogdet,
     gradient=_slogdet_gradient,
     samples=[

@@ -14,6 +14,7 @@ from ...ir.apply import apply
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
 from ..support.common import zeros_like
@@ -201,7 +202,7 @@ define(
     where=_ELEMENTS,
     attrs={**_ATTRS, "num_rows": -1, "num_cols": -1, "padding_value": 0},
     shape=_diag_shape,
-    elements=_matrix_elements,
+    rules=[Elements(_matrix_elements)],
     kernel=_compute_matrix_diag,
     gradient=lambda op, g: [apply("MatrixDiagPart", g, **_band_attrs(op))],
     samples=[

@@ -10,6 +10,7 @@ from ...ir.apply import apply
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..math.arithmetic import div_no_nan
 from ..math.casting import cast
@@ -67,8 +68,7 @@ define(
     "tensor: T -> e: T.real, v: T",
     where={"T": LAPACK},
     shape=lambda op: [square_shape(op)[:-1], square_shape(op)],
-    elements=cubic_cost(1),
-    reads_values=True,
+    rules=[Elements(cubic_cost(1)), ReadsValues()],
     kernel=lambda xp, x: tuple(call_linalg(xp, "eigh", x, refused=DIVERGED)),
     gradient=_eigen_gradient,
     samples=[
@@ -89,8 +89,7 @@ define(
     "tensor: T -> e: T.real",
     where={"T": LAPACK},
     shape=lambda op: square_shape(op)[:-1],
-    elements=cubic_cost(0.5),
-    reads_values=True,
+    rules=[Elements(cubic_cost(0.5)), ReadsValues()],
     kernel=lambda xp, x: call_linalg(xp, "eigvalsh", x, refused=DIVERGED),
     gradient=_values_gradient,
     samples=[

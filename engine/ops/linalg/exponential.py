@@ -10,6 +10,7 @@ from ...ir.apply import apply
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.array_library import scipy_linalg
@@ -112,8 +113,7 @@ define(
     "input: T -> output: T",
     where={"T": LAPACK},
     shape=square_shape,
-    elements=cubic_cost(1),
-    reads_values=True,
+    rules=[Elements(cubic_cost(1)), ReadsValues()],
     kernel=_compute_expm,
     gradient=_expm_gradient,
     samples=[

@@ -11,6 +11,7 @@ from ...ir.apply import apply
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.tensor import Tensor
 from ..support.common import cotangents_of, size_along
 from ..support.literals import c128, f64
@@ -93,7 +94,7 @@ define(
     where={"T": LAPACK},
     attrs={"full_matrices": False},
     shape=_qr_shape,
-    elements=cubic_cost(0.5),
+    rules=[Elements(cubic_cost(0.5))],
     kernel=_compute_qr,
     gradient=_qr_gradient,
     samples=[

@@ -12,6 +12,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..math.arithmetic import div_no_nan
 from ..math.casting import cast
@@ -114,8 +115,7 @@ define(
     where={"T": LAPACK},
     attrs={"full_matrices": False},
     shape=_svd_shape,
-    elements=cubic_cost(2),
-    reads_values=True,
+    rules=[Elements(cubic_cost(2)), ReadsValues()],
     kernel=_compute_svd,
     gradient=_svd_gradient,
     samples=[
@@ -137,8 +137,7 @@ define(
     "tensor: T -> s: T.real",
     where={"T": LAPACK},
     shape=_values_shape,
-    elements=cubic_cost(1),
-    reads_values=True,
+    rules=[Elements(cubic_cost(1)), ReadsValues()],
     kernel=lambda xp, x: call_linalg(xp, "svd", x, compute_uv=False, refused=DIVERGED),
     gradient=lambda op, g: _values_gradient(op, g),
     samples=[
@@ -237,8 +236,7 @@ define(
     where={"T": LAPACK},
     attrs={"rcond": None},
     shape=_inverse_shape,
-    elements=cubic_cost(2),
-    reads_values=True,
+    rules=[Elements(cubic_cost(2)), ReadsValues()],
     kernel=_pseudo_inverse,
     gradient=_pseudo_inverse_gradient,
     samples=[

@@ -13,6 +13,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..support.array_library import scipy_linalg
 from ..support.common import sum_to
@@ -82,8 +83,7 @@ define(
     where={"T": LAPACK},
     attrs={"adjoint": False},
     shape=_solution_shape,
-    elements=cubic_cost(0.2),
-    reads_values=True,
+    rules=[Elements(cubic_cost(0.2)), ReadsValues()],
     kernel=_compute_solve,
     gradient=_solve_gradient,
     samples=[
@@ -194,8 +194,7 @@ define(
     where={"T": LAPACK},
     attrs={"lower": True, "adjoint": False},
     shape=_solution_shape,
-    elements=cubic_cost(0.1),
-    reads_values=True,
+    rules=[Elements(cubic_cost(0.1)), ReadsValues()],
     kernel=_solve_triangular,
     gradient=_triangular_gradient,
     samples=[
@@ -260,8 +259,7 @@ define(
     "input: T -> output: T",
     where={"T": LAPACK},
     shape=square_shape,
-    elements=cubic_cost(0.4),
-    reads_values=True,
+    rules=[Elements(cubic_cost(0.4)), ReadsValues()],
     kernel=lambda xp, x: call_linalg(xp, "inv", x, refused=_SINGULAR),
     # With the inverse y: -adjoint(y) @ g @ adjoint(y).
     gradient=lambda op, g: [

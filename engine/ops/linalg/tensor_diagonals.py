@@ -13,6 +13,7 @@ from ...ir.apply import apply
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.tensor import Tensor
 from ..support.literals import c128, f64, i32
 
@@ -31,7 +32,7 @@ define(
     "diagonal: T -> output: T",
     where=_ELEMENTS,
     shape=lambda op: op.inputs[0].shape + op.inputs[0].shape,
-    elements=lambda diagonal: diagonal.size**2,
+    rules=[Elements(lambda diagonal: diagonal.size**2)],
     kernel=_compute_diag,
     gradient=lambda op, g: [diag_part(g)],
     samples=[

@@ -13,10 +13,12 @@ from ...base.errors import DtypeError, GraphError, ShapeError
 from ...base.shapes import UNKNOWN, Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.builder import Builder
-from ...ir.definition import Batched, Sample, Ufunc, define
+from ...ir.definition import Sample, Ufunc, define
 from ...ir.entry import public
-from ...ir.fusion import Fusion, StepWriter
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch, Batched
+from ...ir.rules.fusing import Fusion, StepWriter
+from ...ir.rules.kernels import ReadsValues
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
@@ -120,7 +122,7 @@ floordiv: Binary = declare_binary(
     "floordiv",
     "Divide elementwise and round towards minus infinity; an integer divided by zero raises ZeroDivisionError.",
     where=dtypes.REAL,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_floor_divide,
     gradient=lambda x, y, z, g: (zeros_like(x), zeros_like(y)),
     samples=[
@@ -135,7 +137,7 @@ floormod: Binary = declare_binary(
     "floormod",
     "Remainder of ``floordiv``, with the sign of the divisor; an integer zero divisor raises ZeroDivisionError.",
     where=dtypes.REAL,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_floor_mod,
     # Of x - y * floordiv(x, y), whose quotient is constant between jumps.
     gradient=lambda x, y, z, g: (g, -(g * floordiv(x, y))),
@@ -174,7 +176,7 @@ pow: Binary = declare_binary(
     "Pow",
     "pow",
     "Raise `x` to the power `y` elementwise; an integer to a negative power raises ValueError.",
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=Ufunc("power", elsewhere=arrays.compute_power),
     gradient=_power_gradient,
     samples=[
@@ -234,7 +236,7 @@ squared_difference: Binary = declare_binary(
     "squared_difference",
     "``(x - y) * conj(x - y)``, elementwise.",
     kernel=_squared_difference,
-    fuse=fuse_elementwise(_squared_difference_steps),
+    rules=[fuse_elementwise(_squared_difference_steps)],
     gradient=_squared_difference_gradient,
     samples=make_samples(lambda x, y: (x - y) ** 2, (_A, _B), lambda x, y: abs(x - y) ** 2 + 0j, _Z),
     examples={"[1.0, 5.0], 2.0": "array([1., 9.], dtype=float32)"},
@@ -390,11 +392,10 @@ def _add_n_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "AddN",
     "inputs: *T -> sum: T",
-    batch=_batch_sum,
+    rules=[Batch(_batch_sum), Fusion(_has_equal_terms, _add_n_steps)],
     where={"T": dtypes.NUMERIC},
     shape=_same_shapes,
     kernel=_add_all,
-    fuse=Fusion(_has_equal_terms, _add_n_steps),
     gradient=lambda op, g: [g] * len(op.inputs),
     samples=[
         Sample([[f64([1, 2]), f64([3, 4]), f64([5, 6])]], f64([9, 12])),

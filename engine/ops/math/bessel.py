@@ -12,6 +12,7 @@ from ...base import dtypes
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
@@ -254,7 +255,7 @@ define(
     "x: host T -> y: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED, "scaled": False},
-    batch=batch_pointwise,
+    rules=[Batch(batch_pointwise)],
     shape=same_as(0),
     kernel=keep_dtype(_i_of_order),
     gradient=_i_gradient,
@@ -270,7 +271,7 @@ define(
     "x: host T -> y: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    batch=batch_pointwise,
+    rules=[Batch(batch_pointwise)],
     shape=same_as(0),
     kernel=keep_dtype(lambda xp, x, order: _of_order(x, order, "jv")),
     gradient=_j_gradient,

@@ -12,8 +12,9 @@ from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
-from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
+from ...ir.rules.fusing import StepWriter
 from ...ir.tensor import Tensor
 from ..support.batching import batch_pointwise
 from ..support.fusing import fuse_masked, write_comparison
@@ -58,12 +59,11 @@ def _cast_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "Cast",
     "x: T -> y: @dtype",
-    batch=batch_pointwise,
+    rules=[Batch(batch_pointwise), fuse_masked(_cast_steps)],
     where={"T": _CASTABLE},
     attrs={"dtype": REQUIRED},
     shape=_cast_shape,
     kernel=_compute_cast,
-    fuse=fuse_masked(_cast_steps),
     gradient=_cast_gradient,
     samples=[
         Sample([f64([1.7, -1.7])], i32([1, -1]), {"dtype": dtypes.int32}, differentiable=False),

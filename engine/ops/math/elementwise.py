@@ -13,8 +13,8 @@ from ...base import dtypes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, Ufunc, define
 from ...ir.entry import public
-from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
+from ...ir.rules.fusing import StepWriter
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..support import array_library as arrays
@@ -151,7 +151,7 @@ rsqrt: Unary = declare_unary(
     "rsqrt",
     "Reciprocal of the square root, elementwise.",
     kernel=keep_dtype(lambda xp, x: 1 / xp.sqrt(x)),
-    fuse=fuse_elementwise(_rsqrt_steps),
+    rules=[fuse_elementwise(_rsqrt_steps)],
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(_multiply_guarded(y, y, y) * -0.5)),
     samples=make_samples(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
     examples={"[4.0, 0.25]": "array([0.5, 2. ], dtype=float32)"},

@@ -15,8 +15,10 @@ from ...base import dtypes
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant
-from ...ir.definition import REQUIRED, Batched, Sample, define
+from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch, Batched
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank, only_scalars, with_dimension
@@ -91,7 +93,7 @@ define(
     "x: T -> y: T",
     where={"T": COMPLEX},
     attrs={"rank": REQUIRED, "inverse": False},
-    batch=_batch_transform,
+    rules=[Batch(_batch_transform)],
     shape=_checked_shape,
     kernel=_compute_fft,
     gradient=_transform_gradient,
@@ -147,7 +149,7 @@ define(
     "x: T -> y: @dtype",
     where={"T": REAL},
     attrs={"rank": REQUIRED, "dtype": REQUIRED},
-    batch=_batch_transform,
+    rules=[Batch(_batch_transform)],
     shape=_real_shape,
     kernel=_real_transform,
     gradient=_real_gradient,
@@ -221,9 +223,8 @@ define(
     "x: T, size: host int32 -> y: T.real",
     where={"T": COMPLEX},
     attrs={"rank": REQUIRED},
-    batch=_batch_transform,
+    rules=[Batch(_batch_transform), Elements(lambda x, size, rank: int(size) * math.prod(x.shape[:-1]))],
     shape=_inverse_real_shape,
-    elements=lambda x, size, rank: int(size) * math.prod(x.shape[:-1]),
     kernel=_inverse_real_transform,
     gradient=_inverse_real_gradient,
     samples=[

@@ -12,6 +12,8 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
+from ...ir.rules.kernels import Elements
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
@@ -77,7 +79,7 @@ define(
     "Polygamma",
     "a: T, x: T -> y: T",
     where={"T": dtypes.FLOATING},
-    batch=batch_pointwise,
+    rules=[Batch(batch_pointwise)],
     shape=broadcast_all,
     kernel=_compute_polygamma,
     gradient=_polygamma_gradient,
@@ -181,9 +183,8 @@ define(
     "x: host T, q: host T -> slope: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    batch=batch_pointwise,
+    rules=[Batch(batch_pointwise), Elements(count_expanded_terms)],
     shape=broadcast_all,
-    elements=count_expanded_terms,
     kernel=by_order(zeta_slopes),
     gradient=_zeta_slope_gradient,
     samples=[

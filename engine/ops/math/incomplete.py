@@ -12,6 +12,8 @@ from ...ir.apply import apply
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
+from ...ir.rules.kernels import Elements
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
@@ -161,9 +163,8 @@ define(
     "a: host T, x: host T -> slope: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    batch=batch_pointwise,
+    rules=[Batch(batch_pointwise), Elements(count_expanded_terms)],
     shape=broadcast_all,
-    elements=count_expanded_terms,
     kernel=by_order(incomplete_gamma_slopes),
     gradient=_igamma_slope_gradient,
     samples=[
@@ -190,7 +191,7 @@ define(
     "Betainc",
     "a: T, b: T, x: T -> y: T",
     where={"T": dtypes.FLOATING},
-    batch=batch_pointwise,
+    rules=[Batch(batch_pointwise)],
     shape=broadcast_all,
     kernel=keep_dtype(arrays.by_special("betainc")),
     gradient=_betainc_gradient,

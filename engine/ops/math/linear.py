@@ -12,9 +12,12 @@ from ...base.errors import ShapeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply
 from ...ir.builder import Builder
-from ...ir.definition import REQUIRED, Batched, NotDifferentiable, Sample, define
+from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch, Batched
+from ...ir.rules.kernels import Elements
+from ...ir.rules.native import RunsAs
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank
 from ..support.batching import emit_reshape, emit_transpose
@@ -126,11 +129,10 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
 define(
     "MatMul",
     "a: T, b: T -> product: T",
-    batch=_batch_matmul,
+    rules=[Batch(_batch_matmul), Elements(_matmul_elements)],
     where={"T": dtypes.NUMERIC},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_matmul_shape,
-    elements=_matmul_elements,
     kernel=keep_dtype(_compute_matmul),
     gradient=_matmul_gradient,
     samples=[
@@ -197,7 +199,7 @@ define(
     shape=lambda op: SCALAR,
     kernel=_add_product,
     gradient=_SUM,
-    instruction="ADD_PRODUCT",
+    rules=[RunsAs("ADD_PRODUCT")],
 )
 
 define(

@@ -24,6 +24,7 @@ from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.entry import public
 from ...ir.graph import Graph, checked_seed
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
@@ -196,7 +197,7 @@ for _type, _kernel in (
         where={"I": dtypes.INDEX},
         attrs={"dtype": dtypes.float32, "seed": REQUIRED},
         shape=_infer_drawn_shape,
-        elements=shape_in(0),
+        rules=[Elements(shape_in(0))],
         kernel=_kernel,
         gradient=_DRAW,
         effects=Effect.RANDOM,
@@ -224,7 +225,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.INTEGER},
     attrs={"seed": REQUIRED},
     shape=_infer_drawn_shape,
-    elements=shape_in(0),
+    rules=[Elements(shape_in(0))],
     kernel=_compute_random_integers,
     gradient=DISCRETE,
     effects=Effect.RANDOM,

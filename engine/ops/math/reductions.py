@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +16,9 @@ from ...base.shapes import SCALAR, Shape
 from ...ir import entry
 from ...ir.apply import apply
 from ...ir.definition import Kernel, NotDifferentiable, Sample, define
-from ...ir.fusion import Fusion
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
@@ -110,9 +111,8 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=AXES,
     shape=_unreduced_shape,
-    elements=shape_in(1),
+    rules=[Elements(shape_in(1)), fuse_broadcast(reduces_last)],
     kernel=_unreduce_kernel,
-    fuse=fuse_broadcast(reduces_last),
     gradient=lambda op, g: [apply("Sum", g, **op.own_attrs), None],
     samples=[
         Sample([f64([5, 7]), i32([2, 3])], f64([[5, 5, 5], [7, 7, 7]]), {"axis": (1,)}),
@@ -139,7 +139,7 @@ def _declare_reduction(
     gradient: Callable[[Operation, Tensor], Tensor] | NotDifferentiable,
     samples: list[Sample],
     examples: Mapping[str, str],
-    fuse: Fusion | None = None,
+    rules: Sequence[object] = (),
 ) -> Reduction:
     """Declare a reduction; return its public function, whose docstring begins with `summary`, ends with `examples`."""
     define(
@@ -148,11 +148,10 @@ def _declare_reduction(
         where={"T": where},
         attrs=AXES,
         shape=_reduction_shape,
-        batch=batch_along(),
+        rules=[Batch(batch_along()), *rules],
         kernel=keep_dtype(kernel),
         gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
         samples=samples,
-        fuse=fuse,
     )
 
     def public(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
@@ -201,7 +200,7 @@ reduce_sum: Reduction = _declare_reduction(
     "Sum over axes.",
     where=dtypes.NUMERIC,
     kernel=lambda xp, x, axis, keepdims: xp.sum(x, axis, _accumulator_dtype(xp, x), keepdims=keepdims),
-    fuse=fuse_reduction("sum"),
+    rules=[fuse_reduction("sum")],
     gradient=lambda op, g: unreduce(g, op),
     samples=[
         Sample([_X], f64(24.75)),
@@ -242,7 +241,7 @@ reduce_mean: Reduction = _declare_reduction(
     "Mean over axes; NaN over nothing.",
     where=dtypes.DIFFERENTIABLE,
     kernel=_compute_mean,
-    fuse=fuse_reduction("mean"),
+    rules=[fuse_reduction("mean")],
     gradient=lambda op, g: unreduce(g / _count_reduced(op), op),
     samples=[
         Sample([_X], f64(24.75 / 12)),
@@ -267,7 +266,7 @@ reduce_max: Reduction = _declare_reduction(
     "Largest value over axes; equal largest values share the gradient.",
     where=dtypes.REAL,
     kernel=lambda xp, x, axis, keepdims: xp.max(x, axis, keepdims=keepdims),
-    fuse=fuse_reduction("max"),
+    rules=[fuse_reduction("max")],
     gradient=_extreme_gradient,
     samples=[
         Sample([_X], f64(7)),
@@ -284,7 +283,7 @@ reduce_min: Reduction = _declare_reduction(
     "Smallest value over axes; equal smallest values share the gradient.",
     where=dtypes.REAL,
     kernel=lambda xp, x, axis, keepdims: xp.min(x, axis, keepdims=keepdims),
-    fuse=fuse_reduction("min"),
+    rules=[fuse_reduction("min")],
     gradient=_extreme_gradient,
     samples=[
         Sample([_X], f64(-2)),

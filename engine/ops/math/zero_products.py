@@ -16,8 +16,8 @@ from typing import Any
 from ...base import dtypes
 from ...ir.apply import apply
 from ...ir.definition import Sample
-from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
+from ...ir.rules.fusing import StepWriter
 from ...ir.tensor import Tensor
 from ..support.families import Binary, declare_binary, keep_dtype, make_samples
 from ..support.fusing import fuse_elementwise, has_rows
@@ -71,7 +71,7 @@ multiply_no_nan: Binary = declare_binary(
     "Multiply elementwise, with 0 where the second operand is 0, even if the first is infinite or NaN.",
     where=dtypes.DIFFERENTIABLE,
     kernel=_compute_mul_no_nan,
-    fuse=fuse_elementwise(_write_product, needs=lambda op: has_rows(op.inputs[1].shape, op.outputs[0].shape)),
+    rules=[fuse_elementwise(_write_product, needs=lambda op: has_rows(op.inputs[1].shape, op.outputs[0].shape))],
     gradient=lambda x, y, z, g: (
         multiply_unless_zero(g, conj(y)),
         multiply_unless_zero(g, conj(x)),
@@ -89,7 +89,7 @@ declare_binary(
     "Divide elementwise, with 0 where the dividend is 0, even if the divisor is 0 or NaN.",
     where=dtypes.DIFFERENTIABLE,
     kernel=_compute_div_or_zero,
-    fuse=fuse_elementwise(_write_quotient, needs=lambda op: has_rows(op.inputs[0].shape, op.outputs[0].shape)),
+    rules=[fuse_elementwise(_write_quotient, needs=lambda op: has_rows(op.inputs[0].shape, op.outputs[0].shape))],
     gradient=lambda x, y, z, g: (
         divide_unless_zero(g, conj(y)),
         -multiply_unless_zero(g, conj(divide_unless_zero(z, y))),

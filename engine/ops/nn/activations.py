@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...base import dtypes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Kernel, Sample, define
 from ...ir.entry import public
-from ...ir.fusion import Fusion
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..math.complex import conj
@@ -37,7 +37,7 @@ sigmoid: Unary = declare_unary(
     "Logistic function ``1 / (1 + exp(-x))``, elementwise.",
     # Where the exponential overflows to infinity, the quotient is 0, the limit of the function.
     kernel=keep_dtype(lambda xp, x: 1 / (1 + elementary_function(xp, "exp")(-x))),
-    fuse=by_step("sigmoid"),
+    rules=[by_step("sigmoid")],
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
     samples=make_samples(_expected_sigmoid, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
     examples={"np.array([0.0, 1.0, -1.0])": "array([0.5       , 0.73105858, 0.26894142])"},
@@ -51,7 +51,7 @@ def _define_activation(
     samples: list[Sample],
     where: tuple[dtypes.DType, ...] = dtypes.FLOATING,
     attrs: dict[str, Any] | None = None,
-    fuse: Fusion | None = None,
+    rules: Sequence[object] = (),
 ) -> None:
     """Define an activation; `gradient` is called with its input, its result, their gradient and the attributes."""
 
@@ -64,11 +64,10 @@ def _define_activation(
         where={"T": where},
         attrs=attrs,
         shape=same_as(0),
-        batch=batch_pointwise,
+        rules=[Batch(batch_pointwise), *rules],
         kernel=keep_dtype(kernel),
         gradient=pull_back_activation,
         samples=samples,
-        fuse=fuse,
     )
 
 
@@ -77,7 +76,7 @@ _define_activation(
     lambda xp, x: xp.logaddexp(x, xp.zeros((), x.dtype)),
     lambda x, y, g: g * sigmoid(x),
     make_samples(lambda x: math.log(1 + math.exp(x)), _X),
-    fuse=by_step("logaddexp", 0),
+    rules=[by_step("logaddexp", 0)],
 )
 
 
@@ -140,7 +139,7 @@ _define_activation(
     lambda x, y, g: apply("Where", y > 0, g, 0),
     make_samples(lambda x: max(x, 0.0), _X),
     where=dtypes.REAL,
-    fuse=by_step("maximum", 0),
+    rules=[by_step("maximum", 0)],
 )
 
 

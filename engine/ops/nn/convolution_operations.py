@@ -13,6 +13,8 @@ from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
+from ...ir.rules.fusing import AddsBias, AppliesMask, SumsRows
+from ...ir.rules.kernels import Elements
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes
 from ..support.array_library import cast_to_accumulator
@@ -199,10 +201,12 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=_ATTRS,
     shape=conv_shape,
-    elements=lambda images, filters, **attrs: _conv_elements(images.shape, filters.shape, **attrs),
+    rules=[
+        Elements(lambda images, filters, **attrs: _conv_elements(images.shape, filters.shape, **attrs)),
+        AddsBias("ConvBias"),
+    ],
     kernel=_compute_conv,
     gradient=_conv_gradient,
-    epilogue="ConvBias",
     samples=[
         Sample([_LINE, _EDGE], f64([[[-7], [16], [-5]]]), {"strides": (1,), "dilations": (1,), "padding": "VALID"}),
         Sample([_LINE, _EDGE], f64([[[6], [16], [2]]]), {"strides": (2,), "dilations": (1,), "padding": "SAME"}),
@@ -238,7 +242,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={**_ATTRS, "relu": False},
     shape=conv_shape,
-    elements=lambda images, filters, bias, relu, **attrs: _conv_elements(images.shape, filters.shape, **attrs),
+    rules=[Elements(lambda images, filters, bias, relu, **attrs: _conv_elements(images.shape, filters.shape, **attrs))],
     kernel=_conv_bias,
     gradient=NotDifferentiable("a pass makes it after gradients are made"),
     samples=[
@@ -271,10 +275,12 @@ define(
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=input_grad_shape,
-    elements=lambda shape, filters, g, **attrs: _conv_elements(as_sizes(shape), filters.shape, **attrs),
+    rules=[
+        Elements(lambda shape, filters, g, **attrs: _conv_elements(as_sizes(shape), filters.shape, **attrs)),
+        AppliesMask("ConvInputGradMasked"),
+    ],
     kernel=_input_grad,
     gradient=_input_grad_gradient,
-    masked="ConvInputGradMasked",
     samples=[
         Sample(
             [i32([1, 5, 1]), _EDGE, f64([[[1], [2], [3]]])],
@@ -301,7 +307,7 @@ define(
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=input_grad_shape,
-    elements=lambda shape, filters, g, where, **attrs: _conv_elements(as_sizes(shape), filters.shape, **attrs),
+    rules=[Elements(lambda shape, filters, g, where, **attrs: _conv_elements(as_sizes(shape), filters.shape, **attrs))],
     kernel=_input_grad_masked,
     gradient=NotDifferentiable("a pass makes it after gradients are made"),
     samples=[
@@ -339,10 +345,12 @@ define(
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=filter_grad_shape,
-    elements=lambda images, shape, g, **attrs: _conv_elements(images.shape, as_sizes(shape), **attrs),
+    rules=[
+        Elements(lambda images, shape, g, **attrs: _conv_elements(images.shape, as_sizes(shape), **attrs)),
+        SumsRows("ConvFilterBiasGrad"),
+    ],
     kernel=_filter_grad,
     gradient=_filter_grad_gradient,
-    summed="ConvFilterBiasGrad",
     samples=[
         Sample(
             [_LINE, i32([3, 1, 1]), f64([[[1], [2], [3]]])],
@@ -370,7 +378,7 @@ define(
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=lambda op: [filter_grad_shape(op), Shape([op.inputs[2].shape[-1]])],
-    elements=lambda images, shape, g, **attrs: _conv_elements(images.shape, as_sizes(shape), **attrs),
+    rules=[Elements(lambda images, shape, g, **attrs: _conv_elements(images.shape, as_sizes(shape), **attrs))],
     kernel=_filter_bias_grad,
     gradient=NotDifferentiable("a pass makes it after gradients are made"),
     samples=[

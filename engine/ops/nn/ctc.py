@@ -15,6 +15,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..array.layout import transpose
 from ..support.arguments import index_tensor, static_int
@@ -137,8 +138,7 @@ define(
     where=_WHERE,
     attrs={"blank": REQUIRED},
     shape=_loss_shape,
-    elements=_ctc_elements,
-    reads_values=True,
+    rules=[Elements(_ctc_elements), ReadsValues()],
     kernel=_compute_ctc_loss,
     gradient=_loss_gradient,
     samples=[
@@ -182,8 +182,7 @@ define(
     where=_WHERE,
     attrs={"blank": REQUIRED},
     shape=_logit_shape,
-    elements=_ctc_elements,
-    reads_values=True,
+    rules=[Elements(_ctc_elements), ReadsValues()],
     kernel=_compute_ctc_gradient,
     gradient=_grad_gradient,
     samples=[

@@ -13,6 +13,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..array.argminmax import argmax
 from ..array.concat import concat, stack
@@ -180,8 +181,10 @@ define(
     where={"T": (dtypes.float32, dtypes.float64), "I": dtypes.INDEX},
     attrs={"beam_width": REQUIRED, "paths": REQUIRED, "merge_repeated": REQUIRED},
     shape=_beam_shapes,
-    elements=lambda x, lengths, beam_width, **_: 100 * x.size * beam_width,  # Python goes through the beams
-    reads_values=True,
+    rules=[
+        Elements(lambda x, lengths, beam_width, **_: 100 * x.size * beam_width),
+        ReadsValues(),
+    ],  # Python goes through the beams
     kernel=_compute_beam_search,
     gradient=NotDifferentiable("it chooses among finitely many; ctc_loss has the gradient of a probability"),
     samples=[

@@ -14,6 +14,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ...kernels.cpu.sequences import edit_distances
@@ -98,8 +99,7 @@ define(
     "truth_indices: host int64, truth: host T, truth_shape: host int64 -> distance: host float32",
     attrs={"normalize": True},
     shape=_distance_shape,
-    elements=lambda *parts, normalize: parts[1].size * parts[4].size,
-    reads_values=True,
+    rules=[Elements(lambda *parts, normalize: parts[1].size * parts[4].size), ReadsValues()],
     kernel=_compute_edit_distances,
     gradient=NotDifferentiable("it counts"),
     samples=[

@@ -12,8 +12,10 @@ from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
-from ...ir.fusion import Fusion, StepWriter
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
+from ...ir.rules.fusing import Fusion, StepWriter
+from ...ir.rules.kernels import ReadsValues
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..math.reductions import log_sum_exp, reduce_sum, reduced_shape
@@ -58,12 +60,14 @@ def _softmax_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "Softmax",
     "logits: T -> softmax: T",
-    batch=batch_along(),
+    rules=[
+        Batch(batch_along()),
+        Fusion(lambda op: is_along_last(op) and is_register(op.inputs[0].shape), _softmax_steps),
+    ],
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=same_with_axis,
     kernel=_compute_softmax,
-    fuse=Fusion(lambda op: is_along_last(op) and is_register(op.inputs[0].shape), _softmax_steps),
     gradient=_softmax_gradient,
     samples=[
         Sample([_X], lambda x: np.exp(x) / np.exp(x).sum(1)[:, None]),
@@ -112,7 +116,7 @@ def _log_softmax(xp: Any, x: Any, axis: int) -> Any:
 define(
     "LogSoftmax",
     "logits: T -> log_softmax: T",
-    batch=batch_along(),
+    rules=[Batch(batch_along())],
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=same_with_axis,
@@ -277,7 +281,7 @@ define(
     "labels: I, logits: T -> loss: T",
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     shape=_sparse_shape,
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_sparse_kernel,
     gradient=_sparse_gradient,
     samples=[

@@ -14,6 +14,7 @@ from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import Sample, define
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in
@@ -162,7 +163,7 @@ define(
     where={"T": dtypes.FLOATING, "J": dtypes.INDEX},
     attrs=_MEANS,
     shape=lambda op: static_shape(op.inputs[1]),
-    elements=shape_in(1),
+    rules=[Elements(shape_in(1))],
     kernel=_avg_pool_grad,
     gradient=lambda op, g: [apply("AvgPool", g, **op.own_attrs), None],
     samples=[

@@ -17,6 +17,8 @@ from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
+from ...ir.rules.fusing import LargestPlaces, SpreadsWindows
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape
 from ..support.arguments import as_sizes, shape_in
 from ..support.common import shape_of
@@ -81,7 +83,7 @@ define(
     shape=lambda op: windows_shape(op.inputs[0].shape, op.attrs),
     kernel=_max_place,
     gradient=_PLACE,
-    places_of="MaxPool",
+    rules=[LargestPlaces("MaxPool")],
     samples=[
         Sample([_X], i32([3, 3, 3, 1]).reshape(1, 2, 2, 1), _TWO),
         Sample([i32([[[2, 2, 1, 1]]])], i32([[[0, 0]]]), _SAME),
@@ -120,10 +122,9 @@ define(
     where={"T": dtypes.FLOATING, "J": dtypes.INDEX},
     attrs=WINDOWS,
     shape=_of_image,
-    elements=shape_in(2),
+    rules=[Elements(shape_in(2)), SpreadsWindows()],
     kernel=_compute_max_pool_gradient,
     gradient=lambda op, g: [apply("MaxPoolPick", g, op.inputs[1], **op.own_attrs), None, None],
-    spreads=True,
     samples=[
         Sample(
             [f64([1, 2, 3, 4]).reshape(1, 2, 2, 1), i32([3, 3, 3, 1]).reshape(1, 2, 2, 1), i32([1, 3, 3, 1])],

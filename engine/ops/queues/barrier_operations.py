@@ -13,6 +13,7 @@ from ...base.errors import DtypeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.rules.placing import OutlivesStep
 from ...ir.static_values import static_dimension
 from ...ir.traits import Effect
 from ..support.common import infer_nothing, infer_scalar
@@ -48,7 +49,7 @@ define(
     kernel=_barrier_handle,
     gradient=_REASON,
     effects=Effect.READS,
-    outlives_step=True,
+    rules=[OutlivesStep()],
 )
 
 

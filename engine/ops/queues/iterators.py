@@ -9,6 +9,7 @@ from ...base.errors import GraphError
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.rules.placing import OutlivesStep
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import Taken
@@ -210,8 +211,7 @@ define(
     kernel=_handle,
     gradient=_REASON,
     effects=Effect.READS,
-    outlives_step=True,
-    comes_from_outside=True,
+    rules=[OutlivesStep(from_outside=True)],
 )
 
 define(

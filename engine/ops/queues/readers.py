@@ -16,6 +16,7 @@ from ...base.shapes import SCALAR, Shape
 from ...base.turns import Turns
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.rules.placing import OutlivesStep
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import Taken
@@ -352,7 +353,7 @@ define(
     kernel=_reader_handle,
     gradient=_REASON,
     effects=Effect.READS,
-    outlives_step=True,
+    rules=[OutlivesStep()],
 )
 
 define(

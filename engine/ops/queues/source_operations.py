@@ -12,6 +12,7 @@ from ...base.dtypes import DType
 from ...base.errors import QueueClosed, SessionClosed
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.rules.placing import OutlivesStep
 from ...ir.traits import Effect
 from ..support.context import KernelContext
 from ..support.shared import get_shared
@@ -129,6 +130,5 @@ define(
     kernel=_source_handle,
     gradient=NotDifferentiable("a queue moves values outside the graph's edges"),
     effects=Effect.READS | Effect.PYTHON,
-    outlives_step=True,
-    comes_from_outside=True,
+    rules=[OutlivesStep(from_outside=True)],
 )

@@ -12,6 +12,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, define
+from ...ir.rules.kernels import Elements
 from ...ir.traits import Effect
 from ..math.random import DISCRETE, copied_in, instance_generator
 from ..support.context import KernelContext
@@ -134,7 +135,7 @@ define(
         "seed": REQUIRED,
     },
     shape=lambda op: [Shape([op.attrs["num_sampled"]]), SCALAR],
-    elements=_count_draws,
+    rules=[Elements(_count_draws)],
     kernel=_compute_candidates,
     gradient=DISCRETE,
     effects=Effect.RANDOM,

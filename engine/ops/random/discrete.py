@@ -14,6 +14,7 @@ from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
@@ -59,7 +60,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"dtype": dtypes.int64, "seed": REQUIRED},
     shape=categorical_shape,
-    elements=lambda logits, count, *_, **attrs: logits.size * int(count),
+    rules=[Elements(lambda logits, count, *_, **attrs: logits.size * int(count))],
     kernel=_compute_categorical,
     gradient=DISCRETE,
     effects=Effect.RANDOM,

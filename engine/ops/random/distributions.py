@@ -16,6 +16,7 @@ from ...ir.apply import apply, as_typed, convert_to_tensor
 from ...ir.definition import REQUIRED, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
@@ -58,7 +59,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.FLOATING},
     attrs={"seed": REQUIRED},
     shape=_infer_drawn_shape,
-    elements=_count_drawn,
+    rules=[Elements(_count_drawn)],
     kernel=_compute_gamma,
     gradient=gamma_gradient,
     effects=Effect.RANDOM,
@@ -152,7 +153,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.REAL},
     attrs={"dtype": REQUIRED, "seed": REQUIRED},
     shape=_infer_drawn_shape,
-    elements=_count_drawn,
+    rules=[Elements(_count_drawn)],
     kernel=_compute_poisson,
     gradient=DISCRETE,
     effects=Effect.RANDOM,

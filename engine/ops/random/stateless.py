@@ -20,6 +20,7 @@ from ...ir.apply import apply, as_typed, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..math.random import (
@@ -91,7 +92,7 @@ for _each in (
         where={"I": dtypes.INDEX, "K": dtypes.INDEX},
         attrs={"dtype": dtypes.float32},
         shape=lambda op: static_shape(op.inputs[0]),
-        elements=shape_in(0),
+        rules=[Elements(shape_in(0))],
         kernel=_standard_kernel(_each.draw),
         gradient=_STANDARD,
         samples=[Sample([i32([3, 4]), _KEY], _each.expected, {"dtype": dtypes.float64})],
@@ -108,7 +109,7 @@ define(
     "shape: host I, minval: host T, maxval: host T, key: host K -> value: T",
     where={"I": dtypes.INDEX, "T": dtypes.INTEGER, "K": dtypes.INDEX},
     shape=lambda op: static_shape(op.inputs[0]),
-    elements=shape_in(0),
+    rules=[Elements(shape_in(0))],
     kernel=_compute_stateless_integers,
     gradient=NO_GRADIENT,
     samples=[
@@ -140,7 +141,7 @@ define(
     "shape: host I, alpha: host T, key: host K -> value: T",
     where={"I": dtypes.INDEX, "T": dtypes.FLOATING, "K": dtypes.INDEX},
     shape=_with_parameters,
-    elements=_count_drawn,
+    rules=[Elements(_count_drawn)],
     kernel=_compute_stateless_gamma,
     gradient=gamma_gradient,
     samples=[
@@ -164,7 +165,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.REAL, "K": dtypes.INDEX},
     attrs={"dtype": REQUIRED},
     shape=_with_parameters,
-    elements=_count_drawn,
+    rules=[Elements(_count_drawn)],
     kernel=_compute_stateless_poisson,
     gradient=NO_GRADIENT,
     samples=[
@@ -192,7 +193,7 @@ define(
     where={"T": dtypes.FLOATING, "K": dtypes.INDEX},
     attrs={"dtype": dtypes.int64},
     shape=categorical_shape,
-    elements=lambda logits, count, *_, **attrs: logits.size * int(count),
+    rules=[Elements(lambda logits, count, *_, **attrs: logits.size * int(count))],
     kernel=_compute_stateless_categorical,
     gradient=NO_GRADIENT,
     samples=[Sample([f64([[0, 1, 2], [2, 0, 0]]), i32(4), _KEY], _classes_by_numpy)],

@@ -13,6 +13,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..array.gather import check_bounds
@@ -95,8 +96,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.VALUES, "J": dtypes.INDEX},
     attrs={"validate_indices": True},
     shape=_dense_shape,
-    elements=shape_in(2),
-    reads_values=True,
+    rules=[Elements(shape_in(2)), ReadsValues()],
     kernel=_to_dense,
     gradient=_to_dense_gradient,
     samples=[
@@ -121,8 +121,7 @@ define(
     "indices: I, shape: host J -> is_last: bool",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=lambda op: Shape([None if op.inputs[0].rank is None else op.inputs[0].shape[0]]),
-    elements=shape_in(1),
-    reads_values=True,
+    rules=[Elements(shape_in(1)), ReadsValues()],
     kernel=_last_at_place,
     gradient=NotDifferentiable("its result is bool"),
     samples=[

@@ -15,6 +15,8 @@ from ...ir import scopes
 from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
+from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.shapes import ShapeVector
 from ...ir.static_values import presumes, static_shape
 from ...ir.tensor import Tensor
 from ..array.distinct import PLACES, order_of_rows
@@ -74,7 +76,7 @@ define(
     "values: T, numbers: int64, count: host I -> largest: T",
     where={"T": dtypes.REAL, "I": dtypes.INDEX},
     shape=lambda op: Shape([None]),
-    reads_values=True,
+    rules=[ReadsValues()],
     kernel=_group_max,
     gradient=_group_max_gradient,
     samples=[
@@ -124,8 +126,7 @@ define(
     "a: host int64, b: host int64 -> sizes: host int64",
     attrs={"what": "sparse"},
     shape=_same_sizes_shape,
-    static_shape=_known_sizes,
-    reads_values=True,
+    rules=[ShapeVector(_known_sizes), ReadsValues()],
     kernel=_same_sizes,
     gradient=INDICES,
     samples=[Sample([i64([2, 3]), i64([2, 3])], i64([2, 3])), Sample([i64([]), i64([])], i64([]))],

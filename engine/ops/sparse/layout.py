@@ -16,6 +16,8 @@ from ...ir.apply import apply, constant
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.shapes import ShapeVector
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, shape_vector, static_int, static_ints
@@ -79,8 +81,7 @@ define(
     "indices: int64, shape: host I, new_shape: host J -> indices: int64, shape: host int64",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_reshaped_shape,
-    static_shape=_reshaped_sizes,
-    reads_values=True,
+    rules=[ShapeVector(_reshaped_sizes), ReadsValues()],
     kernel=_compute_sparse_reshape,
     gradient=INDICES,
     samples=[

@@ -17,6 +17,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..array.gather import check_bounds
@@ -125,8 +126,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.NUMERIC, "J": dtypes.INDEX},
     attrs={"adjoint": False},
     shape=_product_shape,
-    elements=_sparse_product_elements,
-    reads_values=True,
+    rules=[Elements(_sparse_product_elements), ReadsValues()],
     kernel=_multiply_sparse,
     gradient=_product_gradient,
     samples=[
@@ -200,8 +200,7 @@ define(
     "indices: I, x: T, y: T -> elements: T",
     where={"I": dtypes.INDEX, "T": dtypes.NUMERIC},
     shape=_sampled_shape,
-    elements=lambda indices, x, y: indices.shape[0] * x.shape[-1],
-    reads_values=True,
+    rules=[Elements(lambda indices, x, y: indices.shape[0] * x.shape[-1]), ReadsValues()],
     kernel=_compute_sampled_product,
     gradient=_sampled_gradient,
     samples=[

@@ -13,6 +13,10 @@ from ...base import dtypes
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.rules.gradients import Reread
+from ...ir.rules.kernels import Elements
+from ...ir.rules.native import RunsAs
+from ...ir.rules.shapes import ShapeVector
 from ...ir.static_values import static_shape
 from ...ir.structured import saved_value
 from ...ir.traits import Effect, Role
@@ -71,12 +75,10 @@ define(
     "series: series, index: host int64 -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False, "last": False},
     shape=_slot_shape,
-    static_shape=_shape_in_slot,
+    rules=[ShapeVector(_shape_in_slot), Reread(), RunsAs("READ")],
     role=Role.SERIES_READ,
-    is_reread=True,
     kernel=None,
     gradient=_BY_WALK,
-    instruction="READ",
 )
 
 
@@ -91,12 +93,10 @@ define(
     "series: series, index: host int64, shape: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED},
     shape=lambda op: static_shape(op.inputs[2]),
-    elements=shape_in(2),
+    rules=[Elements(shape_in(2)), Reread(), RunsAs("READ")],
     role=Role.SERIES,
-    is_reread=True,
     kernel=_read_or_zeros,
     gradient=_BY_WALK,
-    instruction="READ",
 )
 
 
@@ -110,10 +110,9 @@ define(
     "series: series, index: host int64 -> value: series",
     shape=lambda op: SCALAR,
     role=Role.SERIES,
-    is_reread=True,
+    rules=[Reread(), RunsAs("READ_NESTED")],
     kernel=_series_or_empty,
     gradient=_BY_WALK,
-    instruction="READ_NESTED",
 )
 
 define(
@@ -122,7 +121,7 @@ define(
     where={"T": dtypes.ALL},
     shape=lambda op: op.inputs[0].shape,
     role=Role.MAYBE_GET,
-    is_reread=True,
+    rules=[Reread()],
     kernel=lambda xp, x: x,
     gradient=_BY_WALK,
 )

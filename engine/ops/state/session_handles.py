@@ -14,6 +14,7 @@ from ...base.resources import Resource
 from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, define
 from ...ir.entry import public
+from ...ir.rules.edges import Fetchable
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...kernels.scheduler.calls import Continuation
@@ -104,7 +105,7 @@ define(
     kernel=_keep_copy,
     gradient=NotDifferentiable("a handle has no elements; the gradient is that of the value"),
     effects=Effect.WRITES,
-    may_be_fetched=True,
+    rules=[Fetchable()],
 )
 
 

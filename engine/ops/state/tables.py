@@ -19,6 +19,8 @@ from ...base.shapes import SCALAR, Shape
 from ...base.turns import Turns
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.rules.ordering import Ordered
+from ...ir.rules.placing import OutlivesStep
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.memory.contexts import outside
@@ -325,8 +327,7 @@ define(
     kernel=_table_handle,
     gradient=_REASON,
     effects=Effect.READS,
-    outlives_step=True,
-    comes_from_outside=True,
+    rules=[OutlivesStep(from_outside=True)],
 )
 
 for _type, _signature, _attrs, _shape, _kernel, _effects in (
@@ -359,5 +360,5 @@ for _type, _signature, _attrs, _shape, _kernel, _effects in (
         kernel=_kernel,
         gradient=_REASON,
         effects=_effects,
-        ordered=lambda op: op.attrs["key"],
+        rules=[Ordered(lambda op: op.attrs["key"])],
     )

@@ -18,6 +18,11 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, constant
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.rules.batching import TakesRow
+from ...ir.rules.edges import WarnsUnused
+from ...ir.rules.kernels import NoRetry
+from ...ir.rules.native import RunsAs
+from ...ir.rules.shapes import LoadsElement, StoresElement
 from ...ir.static_values import static_dimension, static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
@@ -158,10 +163,12 @@ define(
     shape=_element_shape,
     kernel=lambda xp, context, array, index, flow, *zeros, **_: array.read(index, context, _zeros_input(zeros)),
     gradient=_read_gradient,
-    loads=lambda op, element: _loaded_shape(op, element, SCALAR, 3),
-    row=_source_row,
+    rules=[
+        LoadsElement(lambda op, element: _loaded_shape(op, element, SCALAR, 3)),
+        TakesRow(_source_row),
+        RunsAs("GET"),
+    ],
     effects=Effect.READS,
-    instruction="GET",
 )
 
 
@@ -192,10 +199,8 @@ define(
     shape=infer_scalar,
     kernel=_write_element,
     gradient=_write_gradient,
-    stores=lambda op: op.inputs[2].shape,
+    rules=[StoresElement(lambda op: op.inputs[2].shape), WarnsUnused(_UNUSED), RunsAs("PUT")],
     effects=Effect.WRITES,
-    unused=_UNUSED,
-    instruction="PUT",
 )
 
 
@@ -227,7 +232,7 @@ define(
     shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
     kernel=_gather_elements,
     gradient=_gather_gradient,
-    loads=lambda op, element: _loaded_shape(op, element, op.inputs[1].shape.merge(Shape([None])), 3),
+    rules=[LoadsElement(lambda op, element: _loaded_shape(op, element, op.inputs[1].shape.merge(Shape([None])), 3))],
     effects=Effect.READS,
 )
 
@@ -256,13 +261,11 @@ define(
     "handle: resource, indices: host I, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     shape=infer_scalar,
-    retry=False,
+    rules=[NoRetry(), StoresElement(lambda op: op.inputs[2].shape[1:]), WarnsUnused(_UNUSED)],
     # Not run again: elements written before a refusal of memory cannot be written twice.
     kernel=_scatter_elements,
     gradient=_scatter_gradient,
-    stores=lambda op: op.inputs[2].shape[1:],
     effects=Effect.WRITES,
-    unused=_UNUSED,
 )
 
 
@@ -295,7 +298,7 @@ define(
     shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
     kernel=_stack_elements,
     gradient=_stack_gradient,
-    loads=lambda op, element: _loaded_shape(op, element, _stacked_count(op), 2),
+    rules=[LoadsElement(lambda op, element: _loaded_shape(op, element, _stacked_count(op), 2))],
     effects=Effect.READS,
 )
 
@@ -342,12 +345,10 @@ define(
     where=_ANY,
     attrs={"host_backed": False, "blocks": ()},
     shape=infer_scalar,
-    retry=False,
+    rules=[NoRetry(), StoresElement(lambda op: op.inputs[1].shape[1:]), WarnsUnused(_UNUSED)],
     kernel=_unstack_value,
     gradient=_unstack_gradient,
-    stores=lambda op: op.inputs[1].shape[1:],
     effects=Effect.WRITES,
-    unused=_UNUSED,
 )
 
 _LATE = NotDifferentiable("programs get it when their gradients are built")
@@ -425,12 +426,10 @@ define(
     "handle: resource, value: T, lengths: host int32, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     shape=infer_scalar,
-    retry=False,
+    rules=[NoRetry(), StoresElement(lambda op: Shape([None]) + op.inputs[1].shape[1:]), WarnsUnused(_UNUSED)],
     kernel=_split_value,
     gradient=_split_gradient,
-    stores=lambda op: Shape([None]) + op.inputs[1].shape[1:],
     effects=Effect.WRITES,
-    unused=_UNUSED,
 )
 
 define(

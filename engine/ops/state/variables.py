@@ -17,6 +17,9 @@ from ...base.shapes import SCALAR, Shape
 from ...base.turns import Turns
 from ...ir.definition import REQUIRED, NotDifferentiable, define, definition_of
 from ...ir.operation import Operation
+from ...ir.rules.gradients import TakesSlices
+from ...ir.rules.ordering import Ordered, ReturnsInput
+from ...ir.rules.placing import OutlivesStep
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...kernels.scheduler.calls import Continuation
@@ -336,12 +339,13 @@ def prepare_slots(slots: Iterable[VariableSlot], arrays: Mapping[str, Array]) ->
 def updates_variable(type: str) -> bool:
     """Return True if operations of a type change a variable."""
     definition = definition_of(type)
-    return definition.ordered is _order_key and Effect.WRITES in definition.effects
+    return uses_variable(type) and Effect.WRITES in definition.effects
 
 
 def uses_variable(type: str) -> bool:
     """Return True if operations of a type read or change a variable."""
-    return definition_of(type).ordered is _order_key
+    ordered = definition_of(type).rule(Ordered)
+    return ordered is not None and ordered.key is _order_key
 
 
 def variable_key(handle: Tensor) -> tuple[str, str] | None:
@@ -368,7 +372,7 @@ define(
     kernel=_variable_handle,
     gradient=NotDifferentiable("a handle has no inputs; a variable's gradient is the cotangent of its handle"),
     effects=Effect.READS,
-    outlives_step=True,
+    rules=[OutlivesStep()],
 )
 
 define(
@@ -376,11 +380,10 @@ define(
     "handle: resource -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]),
-    sparse_gradient=True,
+    rules=[TakesSlices(), Ordered(_order_key)],
     kernel=lambda xp, context, slot, **_: slot.read_for(context),
     gradient=lambda op, g: [g],
     effects=Effect.READS,
-    ordered=_order_key,
 )
 
 define(
@@ -390,7 +393,7 @@ define(
     kernel=lambda xp, context, slot: np.bool_(slot.is_initialized),
     gradient=NotDifferentiable("its result is a bool"),
     effects=Effect.READS,
-    ordered=_order_key,
+    rules=[Ordered(_order_key)],
 )
 
 
@@ -413,10 +416,9 @@ define(
     attrs={"shape": Shape(None), "ordered": True},
     shape=lambda op: Shape(op.attrs["shape"]).merge(op.inputs[1].shape),
     kernel=_compute_assign,
-    result_is_input=1,
+    rules=[ReturnsInput(1), Ordered(_order_key)],
     gradient=_STATE,
     effects=Effect.WRITES,
-    ordered=_order_key,
 )
 
 
@@ -435,7 +437,7 @@ def _define_update(type: str, function: np.ufunc) -> None:
         kernel=lambda xp, context, slot, value, **_: slot.combine(function, value, context),
         gradient=_STATE,
         effects=Effect.WRITES,
-        ordered=_order_key,
+        rules=[Ordered(_order_key)],
     )
 
 
@@ -474,7 +476,7 @@ def define_scatter(
         kernel=scatter_rows,
         gradient=_STATE,
         effects=Effect.WRITES,
-        ordered=_order_key,
+        rules=[Ordered(_order_key)],
     )
 
 

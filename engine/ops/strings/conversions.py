@@ -15,6 +15,7 @@ from ...base.errors import DtypeError, GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
 from ..support.common import same_as
@@ -50,8 +51,7 @@ define(
     "input: host string -> output: host @dtype",
     attrs={"dtype": dtypes.float32},
     shape=same_as(0),
-    reads_values=True,
-    elements=python_calls,
+    rules=[ReadsValues(), Elements(python_calls)],
     kernel=_to_number,
     gradient=STRINGS,
     samples=[
@@ -117,7 +117,7 @@ define(
     where={"T": (dtypes.bool_, *dtypes.NUMERIC)},
     attrs={"form": REQUIRED},
     shape=same_as(0),
-    elements=python_calls,
+    rules=[Elements(python_calls)],
     kernel=_as_string,
     gradient=NotDifferentiable("its result is strings"),
     samples=[
@@ -226,7 +226,7 @@ define(
     "input: host string -> output: host string",
     attrs={"pad": False},
     shape=same_as(0),
-    elements=python_calls,
+    rules=[Elements(python_calls)],
     kernel=lambda xp, x, pad: kernel_for_each(lambda text: _encode_text(text, pad))(xp, x),
     gradient=STRINGS,
     samples=[
@@ -240,8 +240,7 @@ define(
     "DecodeBase64",
     "input: host string -> output: host string",
     shape=same_as(0),
-    reads_values=True,
-    elements=python_calls,
+    rules=[ReadsValues(), Elements(python_calls)],
     kernel=kernel_for_each(_decode_text),
     gradient=STRINGS,
     samples=[Sample([string_array([["YQ", "YQ=="], ["Pz5-w78", ""]])], string_array([["a", "a"], ["?>~ÿ", ""]]))],
@@ -309,7 +308,7 @@ define(
     "input: host string -> bucket: host int64",
     attrs={"num_buckets": REQUIRED},
     shape=same_as(0),
-    elements=python_calls,
+    rules=[Elements(python_calls)],
     kernel=_compute_hash_bucket,
     gradient=STRINGS,
     samples=[

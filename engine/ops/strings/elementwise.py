@@ -12,6 +12,7 @@ from ...base import dtypes
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, one_of
 from ..support.common import broadcast_all, same_as
@@ -48,7 +49,7 @@ define(
     "input: host string -> length: host int32",
     attrs={"unit": "BYTE"},
     shape=same_as(0),
-    elements=python_calls,
+    rules=[Elements(python_calls)],
     kernel=_compute_length,
     gradient=STRINGS,
     samples=[
@@ -93,7 +94,7 @@ define(
     "input: host string -> output: host string",
     attrs={"case": REQUIRED},
     shape=same_as(0),
-    elements=python_calls,
+    rules=[Elements(python_calls)],
     kernel=lambda xp, x, case: kernel_for_each(_CASES[case])(xp, x),
     gradient=STRINGS,
     samples=[
@@ -173,7 +174,7 @@ define(
     "StringStrip",
     "input: host string -> output: host string",
     shape=same_as(0),
-    elements=python_calls,
+    rules=[Elements(python_calls)],
     kernel=kernel_for_each(lambda text: text.strip(_WHITESPACE)),
     gradient=STRINGS,
     samples=[
@@ -209,8 +210,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"unit": "BYTE"},
     shape=broadcast_all,
-    reads_values=True,
-    elements=python_calls,
+    rules=[ReadsValues(), Elements(python_calls)],
     kernel=_compute_substr,
     gradient=STRINGS,
     samples=[

@@ -11,6 +11,7 @@ from ...base.errors import GraphError
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
+from ...ir.rules.kernels import Elements
 from ...ir.tensor import Tensor
 from ..support.common import same_as
 from ..support.interpreter import iterate_elements
@@ -59,7 +60,7 @@ define(
     "input: host string -> output: host string",
     attrs={"pattern": REQUIRED, "rewrite": REQUIRED, "replace_global": True},
     shape=same_as(0),
-    elements=python_calls,
+    rules=[Elements(python_calls)],
     kernel=_compute_replace,
     gradient=STRINGS,
     samples=[
@@ -127,7 +128,7 @@ define(
     "input: host string -> output: host bool",
     attrs={"pattern": REQUIRED},
     shape=same_as(0),
-    elements=python_calls,
+    rules=[Elements(python_calls)],
     kernel=_full_match,
     gradient=STRINGS,
     samples=[

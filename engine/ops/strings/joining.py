@@ -16,6 +16,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.tensor import Tensor
 from ..math.reductions import AXES, reduced_axes, reduced_shape
 from ..support.arguments import static_ints
@@ -82,7 +83,7 @@ define(
     "inputs: host string -> output: host string",
     attrs={**AXES, "separator": ""},
     shape=_joined_shape,
-    elements=python_calls,
+    rules=[Elements(python_calls)],
     kernel=_compute_reduce_join,
     gradient=STRINGS,
     samples=[
@@ -194,8 +195,7 @@ define(
     "source: host string -> indices: host int64, values: host string, dense_shape: host int64",
     attrs={"sep": " ", "skip_empty": True},
     shape=_split_shape,
-    reads_values=True,
-    elements=python_calls,
+    rules=[ReadsValues(), Elements(python_calls)],
     kernel=_compute_split,
     gradient=STRINGS,
     samples=[

@@ -7,8 +7,9 @@ from typing import Any
 
 from ...base import dtypes
 from ...ir.builder import Builder
-from ...ir.definition import Batched, BatchRule, host_inputs
+from ...ir.definition import host_inputs
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batched, BatchRule
 from ...ir.tensor import Tensor
 
 

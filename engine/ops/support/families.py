@@ -15,8 +15,8 @@ from ...base.dtypes import DType
 from ...ir import entry
 from ...ir.apply import apply
 from ...ir.definition import Kernel, NotDifferentiable, Sample, define
-from ...ir.fusion import Fusion
 from ...ir.operation import Operation
+from ...ir.rules.batching import Batch
 from ...ir.tensor import Tensor
 from .batching import batch_pointwise
 from .common import broadcast_all, same_as, sum_to
@@ -65,7 +65,7 @@ def declare_unary(
     where: tuple[DType, ...] = dtypes.DIFFERENTIABLE,
     output: str = "T",
     on_host: bool = False,
-    fuse: Fusion | None = None,
+    rules: Sequence[object] = (),
     keeps_zero: bool = False,
     examples: Mapping[str, str] | None = None,
 ) -> Unary:
@@ -75,7 +75,7 @@ def declare_unary(
     ----------
     type, function, summary : str
         The operation type, the name of its public function, and the first line of the function's docstring.
-    kernel, samples, fuse
+    kernel, samples, rules
         As in `define`.
     gradient : callable or NotDifferentiable
         ``gradient(x, y, g)`` returns the cotangent of the operand `x` from the result `y` and its cotangent `g`.
@@ -102,11 +102,10 @@ def declare_unary(
         f"x: {memory}T -> y: {memory}{output}",
         where={"T": where},
         shape=same_as(0),
-        batch=batch_pointwise,
+        rules=[Batch(batch_pointwise), *rules],
         kernel=kernel,
         samples=samples,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
-        fuse=fuse,
     )
 
     def public(x: Any, name: str | None = None) -> Tensor:
@@ -130,8 +129,7 @@ def declare_binary(
     where: tuple[DType, ...] = dtypes.NUMERIC,
     output: str = "T",
     shape: Callable[[Operation], Any] = broadcast_all,
-    reads_values: bool = False,
-    fuse: Fusion | None = None,
+    rules: Sequence[object] = (),
     examples: Mapping[str, str] | None = None,
 ) -> Binary:
     """Declare an elementwise operation of two broadcast operands; see :func:`declare_unary`.
@@ -145,11 +143,9 @@ def declare_binary(
         f"x: T, y: T -> z: {output}",
         where={"T": where},
         shape=shape,
-        batch=batch_pointwise,
+        rules=[Batch(batch_pointwise), *rules],
         kernel=kernel,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient),
-        reads_values=reads_values,
-        fuse=fuse,
         samples=samples,
     )
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from ...base import dtypes
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import Ufunc
-from ...ir.fusion import Fusion, StepWriter, all_inputs
 from ...ir.operation import Operation
+from ...ir.rules.fusing import Fusion, StepWriter, all_inputs
 from ...ir.tensor import Tensor
 from ...kernels.steps import STEPS, StepKind, StepOp, can_be_register, has_all_rows, stands_for_all_rows
 

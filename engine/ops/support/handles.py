@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...ir.graph import Graph
+from ...ir.rules.placing import OutlivesStep
 from ...ir.traits import Effect
 from .context import Resources, StepContext
 
@@ -43,7 +44,7 @@ def make_shared(graph: Graph, resources: Resources, names: Container[str]) -> No
     for op in graph.root.walk():
         definition = op.definition
         # Handles with further effects, as of async sources, would start something here.
-        only_makes = definition.outlives_step and definition.effects is Effect.READS
+        only_makes = definition.has(OutlivesStep) and definition.effects is Effect.READS
         if only_makes and op.attrs["shared_name"] in names:
             assert definition.kernel is not None
             definition.kernel(np, _NoStep(step, op.name), **op.own_attrs)

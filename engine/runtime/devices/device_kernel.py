@@ -16,6 +16,8 @@ from ...base.dtypes import ON_GPU, as_dtype
 from ...compile.plan.build import bound_kernel
 from ...ir.definition import Ufunc, host_inputs, runs_on
 from ...ir.operation import Operation
+from ...ir.rules.kernels import KeepsSize, PassesInputs, ReadsValues
+from ...ir.rules.shapes import ShapeOnly
 from ...kernels.cuda.registry import Compiled, find_compiled
 from ...kernels.memory.swappable import SwappableArray
 from ...kernels.scheduler.calls import Continuation
@@ -51,18 +53,18 @@ class DeviceKernel:
         hosts = [True] * len(op.inputs) if where == "host" else _host_inputs(op, compiled)
         self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]
         # Operations that forward their inputs, or read only shapes, take values in either memory: nothing is copied.
-        passing = definition.forwards or definition.shape_only
+        passing = definition.has(PassesInputs) or definition.has(ShapeOnly)
         values = [not passing and tensor.dtype in ON_GPU for tensor in op.inputs]
         self._values = [i for i, value in enumerate(values) if value and not hosts[i]]
         # The host may compute in place of the device if all results are small as well, which `keeps_size` promises
         # for operations with host inputs such as axes.
-        self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or definition.keeps_size)
+        self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or definition.has(KeepsSize))
         self._may_stay &= compiled is None or compiled.on_host is None
         self._looks = [i for i, tensor in enumerate(op.inputs) if passing]
         is_universal = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
         self._takes_scalars = is_universal if compiled is None else compiled.takes_scalars
         # The size of the result, or an error, depends on values: the kernel blocks until the device has computed them.
-        self._waits = definition.reads_values
+        self._waits = definition.has(ReadsValues)
         self._host_backed = bool(op.attrs.get("host_backed"))
         # The host computes small integers, so a series of integers may have elements in both memories.
         may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)

@@ -13,6 +13,7 @@ from ...frontend.function_scope import find_ancestors
 from ...frontend.variables import Variable
 from ...ir.graph import Graph
 from ...ir.operation import Operation
+from ...ir.rules.placing import OutlivesStep
 from ...ir.tensor import Tensor
 from ..steps.step import Step
 
@@ -153,7 +154,7 @@ def _kept_by(graph: Graph, fetches: Any, variables: Sequence[Variable]) -> froze
     wanted = [e.op if isinstance(e, Tensor) else e for e in elements]
     reached = find_ancestors([*wanted, *(v.initializer for v in variables)])
     every = [each for op in reached for each in (op, *_operations_inside(op))]
-    return frozenset(op.attrs["shared_name"] for op in every if op.definition.outlives_step)
+    return frozenset(op.attrs["shared_name"] for op in every if op.definition.has(OutlivesStep))
 
 
 def _kept_operations(graph: Graph) -> list[Operation]:

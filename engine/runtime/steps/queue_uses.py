@@ -8,6 +8,7 @@ from ...base.tags import ROOT_PATH, instance_name
 from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
+from ...ir.rules.placing import OutlivesStep
 from ...ir.traits import Effect
 from .compiled_step import CompiledStep
 from .request import make_request
@@ -43,7 +44,8 @@ def uses_of(graph: Graph, fetches: Any) -> Uses:
 
 
 def _is_fed_by_steps(handle: Operation) -> bool:
-    return handle.definition.outlives_step and not handle.definition.comes_from_outside
+    kept = handle.rule(OutlivesStep)
+    return kept is not None and not kept.from_outside
 
 
 def _name_of(op: Operation) -> str:

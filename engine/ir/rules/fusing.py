@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from .operation import Operation
-    from .tensor import Tensor
+    from ..operation import Operation
+    from ..tensor import Tensor
 
 
 class StepWriter(Protocol):
@@ -50,3 +50,60 @@ class Fusion:
     write: Callable[[Operation, StepWriter], None]
     reads: Callable[[Operation], Sequence[Tensor]] = all_inputs
     moves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddsBias:
+    """A large computation, to which a bias may be added before the result leaves the cache.
+
+    Attributes
+    ----------
+    type : str
+        The type which also adds the bias, with a further input and the attribute ``relu``.
+    """
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppliesMask:
+    """A large computation, whose result may be zeroed before it leaves the cache.
+
+    Attributes
+    ----------
+    type : str
+        The type which also zeroes the result wherever a further input, the last, is not positive.
+    """
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class SumsRows:
+    """A large computation, which reads its last input as rows.
+
+    Attributes
+    ----------
+    type : str
+        The type with the sum of these rows as second result.
+    """
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class LargestPlaces:
+    """The result is the place of the largest element of each window.
+
+    Attributes
+    ----------
+    pool : str
+        The type returning these elements.
+    """
+
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadsWindows:
+    """Each element of the first input goes to the window element selected by the second input."""
