@@ -131,11 +131,11 @@ class OpDefinition:
     samples: tuple[Sample, ...]
 
     def rule(self, kind: builtins.type[R]) -> R | None:
-        """Return the type's rule of a class; None if the type has no such rule."""
+        """Return the rule of the class `kind`; None if the type has no such rule."""
         return self.rules.get(kind)
 
     def has(self, kind: builtins.type) -> bool:
-        """Return True if the type has a rule of a class."""
+        """Return True if the type has a rule of the class `kind`."""
         return kind in self.rules
 
     @property

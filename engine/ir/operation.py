@@ -155,7 +155,7 @@ class Operation:
         return definition_of(self.type)
 
     def rule(self, kind: type[R]) -> R | None:
-        """Return the type's rule of a class, such as `Batch`; None if the type has no such rule."""
+        """Return the type's rule of the class `kind`, such as `Batch`; None if the type has no such rule."""
         return definition_of(self.type).rules.get(kind)
 
     @property

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +10,6 @@ from ..base.shapes import Shape
 from .operation import Operation
 from .rules.shapes import ShapeVector
 from .tensor import Tensor
-
-Rule = TypeVar("Rule", bound=Callable[[Any], Any])
 
 _MOST_DIMENSIONS = 64  # NumPy's limit for an array; a longer vector is no shape
 
@@ -49,16 +46,6 @@ def _value_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     if shape is not None and shape.is_fully_known:
         return np.asarray(shape.as_tuple(), tensor.dtype.numpy)
     return None
-
-
-# Rules of static shapes that are right only if sizes fit each other, which the kernel of the operation checks.
-RULES_THAT_PRESUME: set[Callable[[Any], Shape | None]] = set()
-
-
-def presumes(rule: Rule) -> Rule:
-    """Mark a rule of static shapes as presuming a condition checked by the kernel of its operation."""
-    RULES_THAT_PRESUME.add(rule)
-    return rule
 
 
 def static_shape(tensor: Tensor) -> Shape:

@@ -1,6 +1,6 @@
 """Rules of fused operations: which shapes fit, which tensors the steps of an operation read, and the steps themselves.
 
-The definition of a type has its own rule (``define(..., fuse=...)``); an operation whose kernel is a ufunc in the table
+The definition of a type has its own rule (`Fusion`); an operation whose kernel is a ufunc in the table
 of steps is that step. This module has the rules common to all types.
 
 See docs/design/0005-loops-made-fast.md.

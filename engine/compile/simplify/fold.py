@@ -16,7 +16,7 @@ from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.rules.shapes import ShapeOnly, ShapeVector
-from ...ir.static_values import RULES_THAT_PRESUME, static_shape
+from ...ir.static_values import static_shape
 from ...ir.structured import saved_value
 from ...ir.tensor import Tensor
 from ...ir.traits import PRIMITIVES, Role
@@ -72,14 +72,10 @@ class _Folding:
 def _shape_vector(op: Operation) -> list[Array] | None:
     """Return the integer vector computed by an operation, for a fully known shape."""
     rule = op.rule(ShapeVector)
-    if (
-        rule is not None
-        and rule.known in RULES_THAT_PRESUME
-        and not all(static_shape(t).is_fully_known for t in op.inputs)
-    ):
-        return None  # the step has to check whether the sizes match
     if rule is None or op.outputs[0].rank != 1 or not op.outputs[0].dtype.is_integer:
         return None
+    if rule.is_checked and not all(static_shape(t).is_fully_known for t in op.inputs):
+        return None  # the kernel has to run its check in the step
     shape, output = rule.known(op), op.outputs[0]
     if shape is None or not shape.is_fully_known or output.shape[0] != len(shape):
         return None

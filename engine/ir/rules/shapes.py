@@ -24,9 +24,12 @@ class ShapeVector:
     ----------
     known : callable
         ``known(op)`` is the known part of the shape in the vector, or None.
+    is_checked : bool
+        True if the known part is right only where sizes fit each other, which the kernel checks.
     """
 
     known: Callable[[Operation], Shape | None]
+    is_checked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

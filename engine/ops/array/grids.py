@@ -17,7 +17,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
 from ...ir.rules.shapes import ShapeVector
-from ...ir.static_values import presumes, static_shape
+from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, check_rank, index_tensor, list_argument, shape_vector
 from ..support.literals import i32, i64
@@ -176,7 +176,6 @@ def shape_n(input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None
     return [shape(each, name, out_type) for each in list_argument(input, "shape_n")]
 
 
-@presumes
 def _broadcast_known(op: Operation) -> Shape:
     x, y = (static_shape(t) for t in op.inputs)
     return x.broadcast(y)
@@ -197,7 +196,7 @@ define(
     shape=_broadcast_length,
     kernel=_broadcast_sizes,
     gradient=NotDifferentiable("shapes are integers"),
-    rules=[ShapeVector(_broadcast_known)],
+    rules=[ShapeVector(_broadcast_known, is_checked=True)],
     samples=[
         Sample([i32([2, 1]), i32([3])], i32([2, 3])),
         Sample([i64([]), i64([4, 0])], i64([4, 0])),

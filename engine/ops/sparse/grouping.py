@@ -17,7 +17,7 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
 from ...ir.rules.shapes import ShapeVector
-from ...ir.static_values import presumes, static_shape
+from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..array.distinct import PLACES, order_of_rows
 from ..support.arguments import as_sizes, check_rank
@@ -99,7 +99,6 @@ def _same_sizes_shape(op: Operation) -> Shape:
     return a.shape.merge(b.shape)
 
 
-@presumes
 def _known_sizes(op: Operation) -> Shape:
     """Return the common static shape of two sparse tensors; ShapeError if the shapes are known to differ."""
     a, b = map(static_shape, op.inputs)
@@ -126,7 +125,7 @@ define(
     "a: host int64, b: host int64 -> sizes: host int64",
     attrs={"what": "sparse"},
     shape=_same_sizes_shape,
-    rules=[ShapeVector(_known_sizes), ReadsValues()],
+    rules=[ShapeVector(_known_sizes, is_checked=True), ReadsValues()],
     kernel=_same_sizes,
     gradient=INDICES,
     samples=[Sample([i64([2, 3]), i64([2, 3])], i64([2, 3])), Sample([i64([]), i64([])], i64([]))],

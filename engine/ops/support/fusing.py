@@ -1,4 +1,4 @@
-"""Fusion rules of operation families, as step programs: the values of ``define(..., fuse=...)``.
+"""Fusion rules of operation families, as step programs: the `Fusion` in the ``rules`` of their definitions.
 
 The rules here are about static shapes: whether an operation keeps the rows of a fused operation apart. The table of
 steps and the rules for dimensions are in ``kernels/steps.py``.
