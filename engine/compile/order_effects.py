@@ -213,7 +213,7 @@ class _Order:
             start = _append_token(op.region, access, before[key].before(key in writes))
             add_variable(op, start, SCALAR, f"{access.name}/order")
             for region in op.regions:
-                region.params[-1].op.attrs["label"] = f"order of {key[1]}"
+                region.params[-1].op.note(label=f"order of {key[1]}")
         tokens = [dict(zip(keys, region.params[-len(keys) :], strict=True)) for region in (cond, body)]
         # A written key begins an iteration with the token of the last one, other keys with the writes before the loop.
         states_in = [

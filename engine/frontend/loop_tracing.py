@@ -118,7 +118,7 @@ class TracedLoop:
         region = new_region(role)
         for i, (tensor, shape) in enumerate(zip(self.inits, self.shapes, strict=True)):
             param = region.add_param(tensor.dtype, shape, f"{role.split()[1]}_{tensor.op.name.rsplit('/', 1)[-1]}")
-            param.op.attrs["initial"] = tensor
+            param.op.note(initial=tensor)
             param.op.source = self.source
             if i in self.weak:
                 mark_weak(param)
@@ -159,7 +159,7 @@ class TracedLoop:
                 self.labels[i] = names[int(argument)] + rest
         for region in (self.cond, self.body):
             for label, param in zip(self.labels, region.params, strict=True):
-                param.op.attrs["label"] = label
+                param.op.note(label=label)
 
     def require_independence(self) -> None:
         """Refuse variables that make an iteration depend on the previous iteration's result."""

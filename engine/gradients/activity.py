@@ -61,7 +61,7 @@ def _find_receivers(here: Region) -> dict[Tensor, list[Tensor]]:
     for region in here.ancestors():
         # A region without an owner belongs to a loop still under construction.
         for param in region.params if region.owner is None else ():
-            if (initial := param.op.attrs.get("initial")) is not None:
+            if (initial := param.op.notes.initial) is not None:
                 found.setdefault(initial, []).append(param)
         for owner in region.walk():
             for tensor, outside in _pair_results_with_receivers(owner) if is_structured(owner) else ():

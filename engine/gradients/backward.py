@@ -80,7 +80,7 @@ class Backward:
 
     def _refuse_open_loop_parameter(self, op: Operation) -> None:
         """Refuse gradients with respect to the initial values of a loop still under construction (rule 97)."""
-        initial = op.attrs.get("initial")
+        initial = op.notes.initial
         if op.region.owner is None and initial in self.active:
             raise GraphError(
                 "cannot compute a gradient inside a loop with respect to its initial values",

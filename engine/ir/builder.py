@@ -170,7 +170,9 @@ def clone_operation(
     # Control inputs are not copied, because they may be out of scope in the other region.
     fields = {"attrs": dict(op.attrs), "device": op.device, "source": op.source, "origin": op.origin, **more}
     outputs = [(t.dtype, t.shape) for t in op.outputs]
-    return Operation(region, op.type, region.graph.unique_name(name or op.name), inputs, outputs, **fields)
+    copy = Operation(region, op.type, region.graph.unique_name(name or op.name), inputs, outputs, **fields)
+    copy.notes = op.notes
+    return copy
 
 
 def restore_operation(

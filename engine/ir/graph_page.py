@@ -84,7 +84,7 @@ def _describe_operation(op: Operation, places: dict[Operation, int], regions: li
         text = _shorten_attribute(op.attrs["value"]).partition("{")[2].rstrip("}")
         found["brief"] = text if 0 < len(text) <= _BRIEF else ""
     if op.is_param:
-        found["label"] = str(op.attrs.get("label") or "")
+        found["label"] = op.notes.label or ""
     return found
 
 

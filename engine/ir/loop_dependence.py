@@ -44,15 +44,15 @@ class CarriedDependence:
 def note_carried(program: Program) -> Program:
     """Record the path of each loop-carried dependency at its loop variable; the program is changed.
 
-    The parameter of the body gets the attribute `carried`, the names of the operations on the path, which reports show.
+    The parameter of the body gets the note `carried`, the names of the operations on the path, which reports show.
     Blocks of inputs, which advance by the counter alone, keep no iteration apart.
     """
     for op in program.graph.root.walk():
         if op.is_while:
             for chain in find_carried(*op.regions):
                 param = op.regions[1].params[chain.variable].op
-                if not param.attrs.get("block"):
-                    param.attrs["carried"] = chain.path
+                if not param.notes.block:
+                    param.note(carried=chain.path)
     return program
 
 

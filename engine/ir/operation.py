@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..base.dtypes import DType
@@ -11,6 +11,7 @@ from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..base.source_lines import Source
 from .definition import OpDefinition, definition_of
+from .notes import NO_NOTES, PassNotes
 from .tensor import Tensor
 from .traits import Role
 
@@ -74,6 +75,8 @@ class Operation:
         The user's line at which the operation was built.
     origin : Origin or None
         The part of a Cond or While from which a primitive was lowered.
+    notes : PassNotes
+        Notes of passes for later passes; change them by :meth:`note`.
 
     Examples
     --------
@@ -96,6 +99,7 @@ class Operation:
         "device",
         "source",
         "origin",
+        "notes",
         "__weakref__",
     )
     _is_leaf = True
@@ -132,6 +136,7 @@ class Operation:
         self.device: str = device
         self.source: Source | None = source
         self.origin: Origin | None = origin
+        self.notes: PassNotes = NO_NOTES
         for inner in self.regions:
             inner.owner = self
         for tensor in self.inputs:
@@ -144,10 +149,14 @@ class Operation:
         """The graph of the operation."""
         return self.region.graph
 
+    def note(self, **notes: Any) -> None:
+        """Leave `notes`, fields of `PassNotes`, for later passes."""
+        self.notes = replace(self.notes, **notes)
+
     @property
     def own_attrs(self) -> dict[str, Any]:
-        """The attributes declared by the type, without additions by scopes and passes."""
-        return {key: self.attrs[key] for key in self.definition.attrs}
+        """The attributes declared by the type, without additions by scopes."""
+        return {key: self.attrs[key] for key in self.definition.attrs if key in self.attrs}
 
     @property
     def definition(self) -> OpDefinition:

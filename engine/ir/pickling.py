@@ -14,6 +14,7 @@ from ..base.dtypes import DType
 from ..base.shapes import Shape
 from ..base.source_lines import Source
 from .builder import restore_operation
+from .notes import NO_NOTES
 from .operation import Operation, Origin
 from .region import Region
 from .tensor import Tensor
@@ -135,6 +136,7 @@ def details(graph: Graph) -> dict[str, Any]:
     return {
         "graph": {key: value for key, value in vars(graph).items() if key not in _OF_PROCESS},
         "attrs": [op.attrs for op in operations],
+        "notes": [(i, op.notes) for i, op in enumerate(operations) if op.notes is not NO_NOTES],
         "derived": [(t, t._derived) for op in operations for t in op.outputs if t._derived],
         "regions": [(r.resolver, r.reads, r.written) for r in _list_regions(graph, operations)],
     }
@@ -148,6 +150,8 @@ def restore(graph: Graph, found: dict[str, Any]) -> None:
     operations = graph.get_operations()
     for op, attrs in zip(operations, found["attrs"], strict=True):
         op.attrs = attrs
+    for i, notes in found.get("notes", ()):  # absent from graphs pickled before there were notes
+        operations[i].notes = notes
     for tensor, derived in found["derived"]:
         tensor._derived = derived
     for region, noted in zip(_list_regions(graph, operations), found["regions"], strict=True):

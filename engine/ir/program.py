@@ -243,7 +243,7 @@ class _Copier:
     ) -> Operation:
         # An operation whose outputs are all fed has no copy, so nothing waits for it.
         controls = [copy for c in op.control_inputs if (copy := self.ops.get(c)) is not None]
-        return Operation(
+        copy = Operation(
             target,
             op.type,
             self.graph.unique_name(op.name),
@@ -256,6 +256,8 @@ class _Copier:
             source=op.source,
             origin=op.origin,
         )
+        copy.notes = op.notes
+        return copy
 
     def bind(self, olds: Sequence[Tensor], news: Sequence[Tensor]) -> None:
         for old, new in zip(olds, news, strict=True):
@@ -285,7 +287,7 @@ class _Copier:
                 self.env[param] = copied = copy.add_param(param.dtype, param.shape, param.op.name)
                 self.ops[param.op] = copied.op
                 # Notes of passes about a variable, such as `carried`, stay with it.
-                copied.op.attrs.update(param.op.attrs)
+                copied.op.notes = param.op.notes
             self.copy_region(region, copy)
             # The predicate has a single result, which is always needed; the body has one for each variable.
             wanted = region.results if region is op.regions[0] else [region.results[i] for i in kept]

@@ -14,6 +14,7 @@ from ..base import dtypes
 from ..base.errors import DtypeError, GraphError
 from .definition import definition_of
 from .frames import assign_frames
+from .gradient_overrides import OVERRIDE
 from .graph import Graph
 from .operation import Operation
 from .region import Region
@@ -22,6 +23,8 @@ from .tensor import Tensor
 from .traits import STRUCTURED, Role
 
 Complaint = tuple[str, Any, Any] | None
+
+OF_ALL_TYPES = frozenset({"colocate", OVERRIDE})  # attributes that scopes give to operations of any type
 Fact = Callable[[Operation], Complaint]
 
 _MISTAKE = "if no operation was made or changed by hand, this is a mistake of a pass; please report it"
@@ -187,8 +190,17 @@ def _in_root(op: Operation) -> Complaint:
     return None
 
 
+def _attrs_are_declared(op: Operation) -> Complaint:
+    """An attribute belongs to the type, or to all types: what passes tell each other are notes."""
+    unknown = sorted(op.attrs.keys() - op.definition.attrs.keys() - OF_ALL_TYPES)
+    if unknown:
+        return "an attribute is not declared by the type", "attributes of the definition, or notes", ", ".join(unknown)
+    return None
+
+
 _ANYWHERE = (
     _registered_by_name,
+    _attrs_are_declared,
     _inputs_in_scope,
     _controls_in_scope,
     _fits_signature,

@@ -38,7 +38,7 @@ def forward_assignments(program: Program) -> Program:
     for effect, assignment in waits:
         effect.control_inputs = list(dict.fromkeys([*effect.control_inputs, assignment]))
         # The effect comes after the value anyway, so fusing may move the producers of the value as close as it likes.
-        effect.attrs["forwarded"] = (*effect.attrs.get("forwarded", ()), assignment.name)
+        effect.note(forwarded=(*effect.notes.forwarded, assignment.name))
     return program
 
 

@@ -96,7 +96,7 @@ class _Groups(ConnectedSets):
         for op in region.operations:
             # A block of a loop's inputs is waited for once in many iterations, and all computations of the loop use its
             # rows: if these were unsure, nothing in the loop would be fused.
-            if op.attrs.get("block"):
+            if op.notes.block:
                 continue
             # An inner loop takes long, and operations independent of it may run meanwhile. At the root this rule would
             # exclude all operations after a loop: its loss, and the updates of the optimizer.
@@ -142,7 +142,7 @@ def _requested_place(op: Operation) -> Any:
 def _iterate_sources(op: Operation, captured: Captured) -> Iterator[Operation]:
     """Yield the operations before an operation, or before operations in its regions."""
     yield from (t.op for t in op.inputs)
-    forwarded = op.attrs.get("forwarded", ())  # assignments already ordered by data, however operations are fused
+    forwarded = op.notes.forwarded  # assignments already ordered by data, however operations are fused
     yield from (control for control in op.control_inputs if control.name not in forwarded)
     if op.regions:
         yield from captures(op, captured)

@@ -129,7 +129,8 @@ class _Blocks:
         fresh.results = [first, stop, *(lifted[t] for t in choice.results)]
         passed.results = [begin, end, *olds]
         is_behind = inside.tensor("GreaterEqual", counter, end)
-        cond = inside.cond(is_behind, [passed, fresh], [SCALAR, SCALAR, *(t.shape for t in olds)], block=count)
+        cond = inside.cond(is_behind, [passed, fresh], [SCALAR, SCALAR, *(t.shape for t in olds)])
+        cond.note(block=count)
         loop.body.results[-len(cond.outputs) :] = cond.outputs
         blocks = dict(zip(choice.results, cond.outputs[2:], strict=True))
         number = inside.tensor("Sub", counter, cond.outputs[0])
@@ -213,7 +214,7 @@ class _Blocks:
     def _add_variable(self, start: Tensor, shape: Shape, like: Operation) -> Tensor:
         """Add a variable to the loop, with a mark to hide the variable from reports."""
         variable = add_variable(self.loop.op, start, shape, f"{like.name}/block")
-        variable.op.attrs["block"] = True
+        variable.op.note(block=True)
         self.loop.body.results.append(variable)  # a placeholder, until `_write_blocks` has the next value
         return variable
 

@@ -37,7 +37,7 @@ def mark_swapped(program: Program) -> Program:
     for op in host_backed:
         op.attrs["host_backed"] = True
     for loop in loops if host_backed else ():
-        loop.attrs["host_backed"] = True
+        loop.note(host_backed=True)
     return program
 
 

@@ -357,7 +357,7 @@ class _Lowering:
         self.lower_region(op.regions[0], pred)
         test = pred.lookup(op.regions[0].results[0])
         outputs = [(dtypes.bool_, SCALAR)]
-        origin = Origin(op.name, "predicate", not_native=op.attrs.get("not_native"))
+        origin = Origin(op.name, "predicate", not_native=op.notes.not_native)
         cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [test], outputs, like=op, origin=origin).outputs[0]
         switches = [
             self._emit_switch(op, m.outputs[0], cond, origin) for m, origin in zip(merges, origins, strict=True)
@@ -432,12 +432,8 @@ class _Lowering:
             return self._emit_primitive(op, "TripCount", [cond], [(dtypes.int64, SCALAR)], origin).outputs[0]
         inputs = [body.lookup(t) for t in (extra.value, extra.index) if t is not None]
         flow = [(dtypes.float32, SCALAR)]
-        attrs: dict[str, Any] = {"series": slot}
-        attrs |= {
-            name: True
-            for name, asked in (("swappable", "swap_memory"), ("host_backed", "host_backed"))
-            if op.attrs.get(asked)
-        }
+        moves = {"swappable": bool(op.attrs.get("swap_memory")), "host_backed": op.notes.host_backed}
+        attrs: dict[str, Any] = {"series": slot, **{name: True for name, wanted in moves.items() if wanted}}
         push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, origin=origin, **attrs)
         out = [(dtypes.series, SCALAR)]
         return self._emit_primitive(op, "SeriesExit", [push.outputs[0]], out, origin, series=slot).outputs[0]
@@ -447,7 +443,7 @@ def _variable_origins(op: Operation) -> list[Origin]:
     """Return the origin of each loop variable's primitives; for a loop without variables the spare variable's."""
     params = [param.op for param in op.regions[1].params]
     origins = [
-        Origin(op.name, "variable", i, param.attrs.get("label", param.name), param.attrs.get("carried"))
+        Origin(op.name, "variable", i, param.notes.label or param.name, param.notes.carried)
         for i, param in enumerate(params)
     ]
     return origins or [Origin(op.name, "variable", 0)]

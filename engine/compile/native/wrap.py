@@ -79,7 +79,7 @@ def _outermost_loops(
                 yield op, translate(op, settings, rules)
                 continue
             except NotNative as reason:
-                op.attrs["not_native"] = str(reason)
+                op.note(not_native=str(reason))
         for inner in op.regions:
             yield from _outermost_loops(inner, settings, rules)
 

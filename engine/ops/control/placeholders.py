@@ -45,7 +45,7 @@ define(
 define(
     "Feed",
     "-> value: @dtype",
-    attrs={"dtype": REQUIRED, "index": REQUIRED},
+    attrs={"dtype": REQUIRED, "index": REQUIRED, "key": ""},
     shape=lambda op: op.outputs[0].shape,
     role=Role.FEED,
     kernel=None,

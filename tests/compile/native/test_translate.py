@@ -124,7 +124,7 @@ def test_the_inner_loop_of_one_that_does_more():
     assert len(natives) == 1
     assert "inner" in natives[0]
     (outer,) = [op for op in form.graph.root.walk() if op.name == "outer"]
-    assert outer.attrs["not_native"] == "PyFunction (PyFunction) does more than compute"
+    assert outer.notes.not_native == "PyFunction (PyFunction) does more than compute"
 
 
 @pytest.mark.parametrize("off", ["native", "loops", "straight"])
