@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from .errors import ShapeError, TagloomError
 
@@ -176,6 +176,10 @@ class Shape:
             hint = f"\n  try: {_NAMES[name]}" if name in _NAMES else ""
             raise AttributeError(f"a Shape has no attribute '{name}'{hint}", name=name)
 
+    @overload
+    def __getitem__(self, key: slice) -> Shape: ...
+    @overload
+    def __getitem__(self, key: int) -> Any: ...  # a Dimension, whose callers know that it is no None
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return Shape(None) if self._dims is None else Shape(self._dims[key])

@@ -71,13 +71,13 @@ class ConditionalAccumulatorBase:
     @public
     def num_accumulated(self, name: str | None = None) -> Tensor:
         """Return the number of gradients applied since the last take, an int32 scalar."""
-        return apply("AccumulatorNumAccumulated", self.accumulator_ref, name=name or "num_accumulated")  # type: ignore[no-any-return]
+        return apply("AccumulatorNumAccumulated", self.accumulator_ref, name=name or "num_accumulated")
 
     @public
     def set_global_step(self, new_global_step: Any, name: str | None = None) -> Operation:
         """Return an operation that sets the step to `new_global_step`; gradients of earlier steps are dropped."""
         step = convert_to_tensor(new_global_step, dtypes.int64)
-        return apply("AccumulatorSetGlobalStep", self.accumulator_ref, step, name=name or "set_global_step")  # type: ignore[no-any-return]
+        return apply("AccumulatorSetGlobalStep", self.accumulator_ref, step, name=name or "set_global_step")
 
 
 class ConditionalAccumulator(ConditionalAccumulatorBase):
@@ -182,7 +182,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         OpError
             When a step runs the operation, if `num_required` is not positive.
         """
-        return apply(  # type: ignore[no-any-return]
+        return apply(
             "AccumulatorTakeGradient",
             self.accumulator_ref,
             convert_to_tensor(num_required, dtypes.int32),

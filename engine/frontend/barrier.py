@@ -166,14 +166,12 @@ class Barrier(HasComponents):
         QueueClosed
             When a step runs the operation, if the barrier is closed already and nothing is left to cancel.
         """
-        return apply(  # type: ignore[no-any-return]
-            "BarrierClose", self.handle, name=name or "close", cancel_pending=bool(cancel_pending_enqueues)
-        )
+        return apply("BarrierClose", self.handle, name=name or "close", cancel_pending=bool(cancel_pending_enqueues))
 
     @public
     def ready_size(self, name: str | None = None) -> Tensor:
         """Return the number of complete elements, an int32 scalar."""
-        return apply("BarrierSize", self.handle, name=name or "ready_size")  # type: ignore[no-any-return]
+        return apply("BarrierSize", self.handle, name=name or "ready_size")
 
     @public
     def incomplete_size(self, name: str | None = None) -> Tensor:

@@ -268,4 +268,4 @@ def find_ancestors(operations: Iterable[Operation]) -> set[Operation]:
 def delay_until(tensor: Tensor, operations: Iterable[Operation]) -> Tensor:
     """Return a tensor with the value of `tensor`, available only after the operations have run."""
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *operations)):
-        return apply("Identity", tensor)  # type: ignore[no-any-return]
+        return apply("Identity", tensor)

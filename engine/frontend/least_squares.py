@@ -79,7 +79,7 @@ def matrix_solve_ls(
         # By singular values: slower, but right for matrices without full rank, too.
         return matmul(pinv(a), b, name=name)
     result = _by_shape(a, lambda: _solve_tall(a, b, l2_regularizer), lambda: _solve_wide(a, b, l2_regularizer))
-    return apply("Identity", result, name=name or "matrix_solve_ls")  # type: ignore[no-any-return]
+    return apply("Identity", result, name=name or "matrix_solve_ls")
 
 
 def _is_given(regularizer: Any) -> bool:

@@ -34,7 +34,7 @@ def to_tensor(leaf: Any, dtype: DType | None = None, *, done: bool = True) -> Te
     if isinstance(leaf, Operation):
         # An operation has no value: the constant waits for its end.
         with scopes.within(control_inputs=(*scopes.current().control_inputs, leaf)):
-            return apply("Identity", constant(done))  # type: ignore[no-any-return]
+            return apply("Identity", constant(done))
     tensor = convert_to_tensor(leaf, None if is_typed(leaf) else dtype)
     return strengthened(tensor, dtype)
 

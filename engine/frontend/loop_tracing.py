@@ -341,4 +341,4 @@ def _convert_maximum(value: Any) -> Tensor:
             operation=tensor.op,
             hint="cast it, or take one element",
         )
-    return apply("Cast", tensor, dtype=int32)  # type: ignore[no-any-return]
+    return apply("Cast", tensor, dtype=int32)

@@ -175,10 +175,10 @@ class PartitionedVariable(Operators):
         if len(parts) == 1:
             return parts[0]
         if self.partition_strategy == DIV:
-            return apply("Concat", parts, axis=self.axis, name=self.name)  # type: ignore[no-any-return]
+            return apply("Concat", parts, axis=self.axis, name=self.name)
         # Rows of 'mod' shards interleave, so concatenation would permute them.
         places = [constant(np.arange(r.start, r.stop, r.step, dtype=np.int32)) for r in self.rows]
-        return apply("DynamicStitch", places, parts, name=self.name)  # type: ignore[no-any-return]
+        return apply("DynamicStitch", places, parts, name=self.name)
 
     @public
     def assign(self, value: Any) -> list[Tensor]:

@@ -224,7 +224,7 @@ class QueueBase(HasComponents):
     @public
     def size(self, name: str | None = None) -> Tensor:
         """Return the number of elements in the queue, an int32 scalar."""
-        return apply("QueueSize", self.handle, name=name or "size")  # type: ignore[no-any-return]
+        return apply("QueueSize", self.handle, name=name or "size")
 
     @public
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
@@ -246,14 +246,12 @@ class QueueBase(HasComponents):
         QueueClosed
             When a step runs the operation, if the queue is closed already.
         """
-        return apply(  # type: ignore[no-any-return]
-            "QueueClose", self.handle, name=name or "close", cancel_pending=bool(cancel_pending_enqueues)
-        )
+        return apply("QueueClose", self.handle, name=name or "close", cancel_pending=bool(cancel_pending_enqueues))
 
     @public
     def is_closed(self, name: str | None = None) -> Tensor:
         """Return a bool scalar, true if the queue is closed."""
-        return apply("QueueIsClosed", self.handle, name=name or "is_closed")  # type: ignore[no-any-return]
+        return apply("QueueIsClosed", self.handle, name=name or "is_closed")
 
     def bridge(self, session: HasResources, queue: asyncio.Queue[Any], direction: str = "in") -> Bridge:
         """Move elements between an asyncio.Queue and this queue, in a task that ends with the session.

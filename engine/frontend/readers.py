@@ -120,17 +120,17 @@ class ReaderBase:
     @public
     def num_records_produced(self, name: str | None = None) -> Tensor:
         """Return the number of records read, an int64 scalar."""
-        return apply("ReaderNumRecordsProduced", self.reader_ref, name=name or "num_records_produced")  # type: ignore[no-any-return]
+        return apply("ReaderNumRecordsProduced", self.reader_ref, name=name or "num_records_produced")
 
     @public
     def num_work_units_completed(self, name: str | None = None) -> Tensor:
         """Return the number of files read to their ends, an int64 scalar."""
-        return apply("ReaderNumWorkUnitsCompleted", self.reader_ref, name=name or "num_work_units_completed")  # type: ignore[no-any-return]
+        return apply("ReaderNumWorkUnitsCompleted", self.reader_ref, name=name or "num_work_units_completed")
 
     @public
     def reset(self, name: str | None = None) -> Operation:
         """Return an operation that resets the reader: without a current file, and counting from 0."""
-        return apply("ReaderReset", self.reader_ref, name=name or "reset")  # type: ignore[no-any-return]
+        return apply("ReaderReset", self.reader_ref, name=name or "reset")
 
 
 class TextLineReader(ReaderBase):

@@ -96,21 +96,21 @@ def _combine_rows(rows: Tensor, weights: Tensor | None, numbers: Tensor, count: 
     norm = sum_of_groups(squares, numbers, count)
     norm = _safe_sqrt(norm) if combiner == "sqrtn" else norm
     # A result without ids is 0 / 0, here 0.
-    return apply("DivNoNan", total, _widen_to_rows(norm, total))  # type: ignore[no-any-return]
+    return apply("DivNoNan", total, _widen_to_rows(norm, total))
 
 
 def _safe_sqrt(squares: Tensor) -> Tensor:
     """Return the square root, with a gradient of 0 at 0 instead of infinity."""
     positive = squares > 0
     # The inner `where` keeps the root and its gradient finite, the outer one restores the zeros.
-    return apply("Where", positive, apply("Sqrt", apply("Where", positive, squares, 1)), squares)  # type: ignore[no-any-return]
+    return apply("Where", positive, apply("Sqrt", apply("Where", positive, squares, 1)), squares)
 
 
 def _widen_to_rows(numbers: Tensor, rows: Tensor) -> Tensor:
     """Return a vector with trailing dimensions of size 1, to broadcast with rows."""
     if rows.rank is not None:
-        return apply("Reshape", numbers, constant(i32([-1, *[1] * (rows.rank - 1)])))  # type: ignore[no-any-return]
+        return apply("Reshape", numbers, constant(i32([-1, *[1] * (rows.rank - 1)])))
     # Of unknown rank: as many ones as a row has dimensions, after a -1.
     extra = apply("Reshape", apply("Rank", rows) - 1, constant(i32([1])))
     sizes = apply("Concat", [constant(i32([-1])), apply("Fill", extra, constant(1))], axis=0)
-    return apply("Reshape", numbers, sizes)  # type: ignore[no-any-return]
+    return apply("Reshape", numbers, sizes)

@@ -156,12 +156,12 @@ class StagingArea(_Area):
     @public
     def size(self, name: str | None = None) -> Tensor:
         """Return the number of elements in the area, an int32 scalar."""
-        return apply("QueueSize", self.handle, name=name or "size")  # type: ignore[no-any-return]
+        return apply("QueueSize", self.handle, name=name or "size")
 
     @public
     def clear(self, name: str | None = None) -> Operation:
         """Return an operation that drops all elements."""
-        return apply("StageClear", self.handle, name=name or "clear")  # type: ignore[no-any-return]
+        return apply("StageClear", self.handle, name=name or "clear")
 
 
 @_AREA.complete
@@ -304,7 +304,7 @@ class MapStagingArea(_Area):
     @public
     def size(self, name: str | None = None) -> Tensor:
         """Return the number of complete elements, an int32 scalar."""
-        return apply("MapStageSize", self.handle, name=name or "size")  # type: ignore[no-any-return]
+        return apply("MapStageSize", self.handle, name=name or "size")
 
     @public
     def incomplete_size(self, name: str | None = None) -> Tensor:
@@ -315,7 +315,7 @@ class MapStagingArea(_Area):
     @public
     def clear(self, name: str | None = None) -> Operation:
         """Return an operation that drops all elements, also those with missing components."""
-        return apply("MapStageClear", self.handle, name=name or "clear")  # type: ignore[no-any-return]
+        return apply("MapStageClear", self.handle, name=name or "clear")
 
     def _attributes_of(self, indices: tuple[int, ...]) -> dict[str, Any]:
         """Return the attributes of an operation on some components."""

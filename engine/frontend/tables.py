@@ -130,7 +130,7 @@ class LookupTable:
     def size(self, name: str | None = None) -> Tensor:
         """Return the number of keys, an int64 scalar."""
         handle, key = self._handle_and_key()
-        return apply("TableSize", handle, name=name or "size", key=key)  # type: ignore[no-any-return]
+        return apply("TableSize", handle, name=name or "size", key=key)
 
 
 class HashTable(LookupTable):

@@ -210,7 +210,7 @@ class TensorArray:
         Tensor
             Of the array's dtype and element shape.
         """
-        return apply(  # type: ignore[no-any-return]
+        return apply(
             "TensorArrayRead",
             self.handle,
             index,
@@ -255,7 +255,7 @@ class TensorArray:
 
     def _stack_or_zeros(self, zeros: list[Tensor], name: str | None) -> Tensor:
         """Read all elements; `zeros` has the shape of the result, should there be none."""
-        return apply(  # type: ignore[no-any-return]
+        return apply(
             "TensorArrayStack",
             self.handle,
             self.flow,
@@ -324,7 +324,7 @@ class TensorArray:
         Tensor
             Of shape ``[len(indices)] + element shape``.
         """
-        return apply(  # type: ignore[no-any-return]
+        return apply(
             "TensorArrayGather",
             self.handle,
             _convert_integers(indices),
@@ -372,7 +372,7 @@ class TensorArray:
             dtype=self.dtype,
             element_shape=self.element_shape,
         )
-        return value  # type: ignore[no-any-return]
+        return value
 
     @public
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
@@ -399,7 +399,7 @@ class TensorArray:
     @public
     def size(self, name: str | None = None) -> Tensor:
         """Return the number of elements, an int32 scalar."""
-        return apply("TensorArraySize", self.handle, self.flow, name=name)  # type: ignore[no-any-return]
+        return apply("TensorArraySize", self.handle, self.flow, name=name)
 
     @public
     def grad(self, source: str, flow: Tensor | None = None, name: str | None = None) -> TensorArray:
@@ -430,7 +430,7 @@ class TensorArray:
     @public
     def close(self, name: str | None = None) -> Operation:
         """Return an operation that frees the elements; later use is an error."""
-        return apply("TensorArrayClose", self.handle, self.flow, name=name)  # type: ignore[no-any-return]
+        return apply("TensorArrayClose", self.handle, self.flow, name=name)
 
     def _write_flow(self, name: str | None, type: str, *inputs: Any) -> TensorArray:
         flow = apply(type, *inputs, name=name)

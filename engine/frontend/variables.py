@@ -204,14 +204,12 @@ class Variable(Indexed, metaclass=_Kept):
             Of the variable's dtype and shape.
         """
         with self._device_scope(name=self.name):
-            return apply(  # type: ignore[no-any-return]
-                "ReadVariable", self.handle, name="read", dtype=self.dtype, shape=self.shape
-            )
+            return apply("ReadVariable", self.handle, name="read", dtype=self.dtype, shape=self.shape)
 
     @public
     def is_initialized(self) -> Tensor:
         """Return a bool scalar tensor, true if the variable has a value."""
-        return apply("IsInitialized", self.handle)  # type: ignore[no-any-return]
+        return apply("IsInitialized", self.handle)
 
     @public
     def assign(self, value: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
@@ -280,9 +278,7 @@ class Variable(Indexed, metaclass=_Kept):
     def _build_assign(self, value: Any, name: str | None, ordered: bool = True) -> Tensor:
         tensor = self._convert_fitting(value)
         with self._device_scope():
-            return apply(  # type: ignore[no-any-return]
-                "AssignVariable", self.handle, tensor, name=name, shape=self.shape, ordered=ordered
-            )
+            return apply("AssignVariable", self.handle, tensor, name=name, shape=self.shape, ordered=ordered)
 
     def _build_update(self, type: str, delta: Any, name: str | None, ordered: bool) -> Tensor:
         tensor = self._convert_fitting(delta)
@@ -297,9 +293,7 @@ class Variable(Indexed, metaclass=_Kept):
             indices, updates = indices.indices, indices.values
         rows = convert_to_tensor(updates, self.dtype)
         with self._device_scope():
-            return apply(  # type: ignore[no-any-return]
-                type, self.handle, indices, rows, name=name, shape=self.shape, ordered=ordered
-            )
+            return apply(type, self.handle, indices, rows, name=name, shape=self.shape, ordered=ordered)
 
     def _convert_fitting(self, value: Any) -> Tensor:
         """Convert a value to the variable's dtype; ShapeError if its shape is incompatible with the variable's."""
@@ -494,4 +488,4 @@ def report_uninitialized_variables(
     if not variables:
         return names
     unset = apply("LogicalNot", apply("Stack", [v.is_initialized() for v in variables], axis=0))
-    return apply("BooleanMask", names, unset, name=name)  # type: ignore[no-any-return]
+    return apply("BooleanMask", names, unset, name=name)

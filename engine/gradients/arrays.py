@@ -18,7 +18,7 @@ def scope(home: Region) -> AbstractContextManager[object]:
         region = _mirror_of(handle, home)
         with scopes.inside(region):
             gradient, _ = apply("TensorArrayGrad", region.resolve(handle), constant(0.0), source=None)
-        return gradient  # type: ignore[no-any-return]
+        return gradient
 
     return gradient_arrays.gradient_scope(make_gradient_array)
 

@@ -43,7 +43,7 @@ def _read_predicate(op: Operation, totals: Sequence[Any]) -> Tensor:
         return pred
     given = [t.values if isinstance(t, IndexedSlices) else t for t in totals[: num_results(op)] if t is not None]
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *(t.op for t in given))):
-        return apply("Identity", pred)  # type: ignore[no-any-return]
+        return apply("Identity", pred)
 
 
 class _Branch:

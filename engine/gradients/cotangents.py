@@ -91,8 +91,8 @@ def add(*terms: Tensor) -> Tensor:
     """Return the sum of dense cotangents of a tensor."""
     # Add infers a shape by broadcasting, AddN merges: with unknown sizes only the latter keeps all knowledge.
     if len(terms) == 2 and terms[0].shape.is_fully_known and terms[0].shape == terms[1].shape:
-        return apply("Add", *terms)  # type: ignore[no-any-return]
-    return apply("AddN", list(terms))  # type: ignore[no-any-return]
+        return apply("Add", *terms)
+    return apply("AddN", list(terms))
 
 
 def densify(cotangent: Tensor | IndexedSlices) -> Tensor:

@@ -74,7 +74,7 @@ class ForwardValues:
             return counted
         if op.definition.has(Reread) or self._is_cheap(op):
             inputs = [self.region.resolve(t) for t in op.inputs]
-            return apply(op.type, *inputs, **{k: op.attrs[k] for k in op.definition.attrs})  # type: ignore[no-any-return]
+            return apply(op.type, *inputs, **{k: op.attrs[k] for k in op.definition.attrs})
         return self._read_saved(tensor)
 
     def _read_saved(self, tensor: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class ForwardValues:
         if self.index is None:
             # A branch runs at most once, so one value is saved, alive only if the branch ran.
             branch = owner.regions.index(self.forward)
-            return apply("MaybeGet", self._resolve_outside(save_maybe(owner, branch, tensor)))  # type: ignore[no-any-return]
+            return apply("MaybeGet", self._resolve_outside(save_maybe(owner, branch, tensor)))
         # The body of a loop saves a value in each iteration, in slots by the number of the iteration.
         return read_slot(self._resolve_outside(save_series(owner, tensor)), self.index, tensor)
 
@@ -113,9 +113,7 @@ class ForwardValues:
 
 def read_slot(series: Tensor, index: Tensor, like: Tensor) -> Tensor:
     """Return the value of `like`, a tensor of the forward loop, from a slot of its series."""
-    return apply(  # type: ignore[no-any-return]
-        "SeriesRead", series, index, dtype=like.dtype, shape=like.shape, maybe=may_be_dead(like)
-    )
+    return apply("SeriesRead", series, index, dtype=like.dtype, shape=like.shape, maybe=may_be_dead(like))
 
 
 def counter(param: Tensor, index: Tensor) -> Tensor | None:

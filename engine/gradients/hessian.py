@@ -55,10 +55,10 @@ def _build_hessian(gradient: Any, x: Any, name: str) -> Tensor:
     if gradient is None:
         zeros = zeros_for(key)
         both = apply("Concat", [shape_of(zeros), shape_of(zeros)], axis=0)
-        return apply("Fill", both, apply("Cast", constant(0), dtype=zeros.dtype))  # type: ignore[no-any-return]
+        return apply("Fill", both, apply("Cast", constant(0), dtype=zeros.dtype))
     gradient = densify(gradient)
     flat = apply("Reshape", gradient, constant([-1], "int32"))
     count = apply("Cast", apply("Size", gradient), dtype=int64)
     (rows,) = stacked_gradients(lambda k: flat[k], count, [x], ZERO, name)
     shape = shape_of(gradient)
-    return apply("Reshape", rows, apply("Concat", [shape, shape], axis=0))  # type: ignore[no-any-return]
+    return apply("Reshape", rows, apply("Concat", [shape, shape], axis=0))

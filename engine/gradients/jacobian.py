@@ -114,7 +114,7 @@ def _nested_scope_name(name: str) -> str:
 def _restore_output_dimensions(rows: Tensor, y: Tensor, x: Any) -> Tensor:
     """Return rows with the dimensions of `y` in place of the first dimension."""
     shape = apply("Concat", [shape_of(y), shape_of_value(key_of(x))], axis=0)
-    return apply("Reshape", rows, shape)  # type: ignore[no-any-return]
+    return apply("Reshape", rows, shape)
 
 
 @public
@@ -180,7 +180,7 @@ def _check_batch(y: Tensor, x: Tensor) -> None:
 
 
 def _count_elements(sizes: Tensor) -> Tensor:
-    return apply("Prod", sizes, axis=None, keepdims=False)  # type: ignore[no-any-return]
+    return apply("Prod", sizes, axis=None, keepdims=False)
 
 
 def _by_example(rows: Tensor, y: Tensor, x: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ def _by_example(rows: Tensor, y: Tensor, x: Tensor) -> Tensor:
     out, inner = shape_of(y), shape_of(x)
     sizes = apply("Stack", [_count_elements(out[1:]), inner[0], _count_elements(inner[1:])], axis=0)
     by_example = apply("Transpose", apply("Reshape", rows, sizes), perm=(1, 0, 2))
-    return apply("Reshape", by_example, apply("Concat", [out, inner[1:]], axis=0))  # type: ignore[no-any-return]
+    return apply("Reshape", by_example, apply("Concat", [out, inner[1:]], axis=0))
 
 
 @public

@@ -189,5 +189,5 @@ class WhileGradient:
 def _read_back(total: Tensor, index: Tensor, value: Tensor) -> Tensor:
     """Return the cotangent of `value` in one iteration: a slot, maybe empty, of the cotangent of its series."""
     if value.dtype is series:
-        return apply("SeriesReadSeries", total, index)  # type: ignore[no-any-return]
+        return apply("SeriesReadSeries", total, index)
     return with_static_shape(apply("SeriesReadOrZeros", total, index, shape_of(value), dtype=value.dtype), value)

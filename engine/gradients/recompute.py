@@ -280,7 +280,7 @@ def _at_start(op: Operation, param: Tensor, first: Tensor) -> Tensor:
     if counted is not None:
         return counted
     series = scopes.current_region().resolve(_find_checkpoints(op, param))
-    return apply("SeriesRead", series, first, dtype=param.dtype, shape=param.shape)  # type: ignore[no-any-return]
+    return apply("SeriesRead", series, first, dtype=param.dtype, shape=param.shape)
 
 
 def _find_checkpoints(op: Operation, param: Tensor) -> Tensor:

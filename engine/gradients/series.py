@@ -15,8 +15,8 @@ from .cotangents import Cotangents, Slot
 def sum_of(collected: Tensor, like: Tensor) -> Tensor:
     """Return the sum of all slots of a series of cotangents of `like`."""
     if like.dtype is series:
-        return apply("SeriesSumSeries", collected)  # type: ignore[no-any-return]
-    return apply("SeriesSum", collected, shape_of(like), dtype=like.dtype)  # type: ignore[no-any-return]
+        return apply("SeriesSumSeries", collected)
+    return apply("SeriesSum", collected, shape_of(like), dtype=like.dtype)
 
 
 def _dense_total(op: Operation, cotangents: Cotangents) -> Tensor:

@@ -17,7 +17,7 @@ from ..ops.support.indexed_slices import IndexedSlices
 def zeros_for(tensor: Tensor) -> Tensor:
     """Return the zero cotangent of a tensor, a series, or the variable of a handle."""
     if tensor.dtype is series:
-        return apply("SeriesEmpty")  # type: ignore[no-any-return]
+        return apply("SeriesEmpty")
     if tensor.dtype is not resource:
         return zeros_like(tensor)
     return _fill_zeros(shape_of_value(tensor), tensor.op.attrs["dtype"])
@@ -45,4 +45,4 @@ def with_shape(cotangent: Any, tensor: Tensor) -> Any:
 
 
 def _fill_zeros(shape: Tensor, dtype: DType) -> Tensor:
-    return apply("Fill", shape, constant(np.zeros((), dtype.numpy)))  # type: ignore[no-any-return]
+    return apply("Fill", shape, constant(np.zeros((), dtype.numpy)))

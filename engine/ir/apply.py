@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -27,6 +27,89 @@ from .rules.shapes import ShapeOnly
 from .signature import Parameter
 from .tensor import Tensor
 from .weak import LITERALS, common_dtype, gives_way, is_weak, mark_results, mark_weak
+
+if TYPE_CHECKING:
+    # Types without an output, and types with several or a list; `tests/ir/test_rules.py` compares with the definitions.
+    NoOutput = Literal[
+        "AccumulatorSetGlobalStep",
+        "Assert",
+        "BarrierClose",
+        "BarrierInsertMany",
+        "ControlTrigger",
+        "Enqueue",
+        "EnqueueMany",
+        "IteratorReset",
+        "MapStageClear",
+        "MapStagePut",
+        "NoOp",
+        "PartialEnd",
+        "PartialFetch",
+        "QueueClose",
+        "ReaderReset",
+        "SaveV2",
+        "Send",
+        "StackClose",
+        "StageClear",
+        "TableInitialize",
+        "TableInsert",
+        "TableRemove",
+        "TensorArrayClose",
+        "Watch",
+        "WriteFile",
+    ]
+    ManyOutputs = Literal[
+        "AccumulatorTakeRows",
+        "BarrierTakeMany",
+        "CTCBeamSearch",
+        "Cond",
+        "ConvFilterBiasGrad",
+        "CustomGradient",
+        "Dequeue",
+        "DequeueMany",
+        "DistinctRows",
+        "DynamicPartition",
+        "DynamicStitchGrad",
+        "Fused",
+        "IdentityN",
+        "Instance",
+        "IteratorGetNext",
+        "LogMatrixDeterminant",
+        "MapStageGet",
+        "MapStagePeek",
+        "Merge",
+        "Native",
+        "PyFunction",
+        "Qr",
+        "RandomCandidates",
+        "ReaderRead",
+        "RestoreV2",
+        "SelfAdjointEig",
+        "SoftNonMaxSuppression",
+        "SparseReshape",
+        "Split",
+        "SplitV",
+        "StagePeek",
+        "StringSplit",
+        "Svd",
+        "Switch",
+        "SwitchN",
+        "TableExport",
+        "TensorArrayConcat",
+        "TensorArrayGrad",
+        "TensorArrayNew",
+        "TopK",
+        "Unique",
+        "Unstack",
+        "While",
+    ]
+
+
+@overload
+def apply(type: NoOutput, *inputs: Any, name: str | None = None, **attrs: Any) -> Operation: ...
+@overload
+def apply(type: ManyOutputs, *inputs: Any, name: str | None = None, **attrs: Any) -> list[Tensor]: ...
+@overload
+def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Tensor: ...
 
 
 def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any:

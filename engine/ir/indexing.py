@@ -18,14 +18,14 @@ def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
     """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors; or a single mask; or row numbers."""
     keys = key if isinstance(key, tuple) else (key,)
     if len(keys) == 1 and _is_mask(keys[0]):
-        return apply("BooleanMask", tensor, keys[0])  # type: ignore[no-any-return]
+        return apply("BooleanMask", tensor, keys[0])
     if len(keys) == 1 and _is_rows(keys[0]):
         return _take_rows(tensor, keys[0])
     spec: list[Any] = []
     dynamic: list[Any] = []
     for part in keys:
         spec.append(_slice_part(tensor, part, dynamic))
-    return apply("StridedSlice", tensor, dynamic, spec=tuple(spec))  # type: ignore[no-any-return]
+    return apply("StridedSlice", tensor, dynamic, spec=tuple(spec))
 
 
 def _is_mask(key: Any) -> bool:
@@ -52,7 +52,7 @@ def _take_rows(tensor: Tensor, key: Any) -> Tensor:
         key = np.asarray(key)
         # A list of bools is a mask, although Python's bools are ints.
         if key.dtype == np.bool_:
-            return apply("BooleanMask", tensor, key)  # type: ignore[no-any-return]
+            return apply("BooleanMask", tensor, key)
     indices = convert_to_tensor(key)
     if indices.dtype not in dtypes.INDEX:
         indices = apply("Cast", indices, dtype=dtypes.int64)
@@ -60,7 +60,7 @@ def _take_rows(tensor: Tensor, key: Any) -> Tensor:
     if not isinstance(key, np.ndarray) or (key < 0).any():
         count = apply("Cast", apply("Shape", tensor)[0], dtype=indices.dtype)
         indices = apply("Where", apply("Less", indices, 0), apply("Add", indices, count), indices)
-    return apply("Gather", tensor, indices, axis=0)  # type: ignore[no-any-return]
+    return apply("Gather", tensor, indices, axis=0)
 
 
 class Dynamic:

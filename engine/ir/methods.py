@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-def _call_public(function: str, *arguments: Any) -> Any:
-    return load(function)(*arguments)
+def _call_public(function: str, *arguments: Any) -> Tensor:
+    result: Tensor = load(function)(*arguments)
+    return result
 
 
 class ArrayMethods:
@@ -27,7 +28,7 @@ class ArrayMethods:
     def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor:
         """Average elements along axes: `reduce_mean`, but integers are cast first, so no mean is truncated."""
         if self.dtype.is_integer:
-            return _call_public("reduce_mean", _call_public("cast", self, "float32"), axis, keepdims)  # type: ignore[no-any-return]
+            return _call_public("reduce_mean", _call_public("cast", self, "float32"), axis, keepdims)
         return self._reduce_along("reduce_mean", axis, keepdims)
 
     def prod(self, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -52,11 +53,11 @@ class ArrayMethods:
 
     def any(self, axis: Any = None, keepdims: bool = False) -> Tensor:
         """Return a bool tensor: True where an element along the axes is true, or a number other than 0."""
-        return _call_public("reduce_any", self._as_truth(), axis, keepdims)  # type: ignore[no-any-return]
+        return _call_public("reduce_any", self._as_truth(), axis, keepdims)
 
     def all(self, axis: Any = None, keepdims: bool = False) -> Tensor:
         """Return a bool tensor: True where all elements along the axes are true, or numbers other than 0."""
-        return _call_public("reduce_all", self._as_truth(), axis, keepdims)  # type: ignore[no-any-return]
+        return _call_public("reduce_all", self._as_truth(), axis, keepdims)
 
     def argmax(self, axis: int | None = None) -> Tensor:
         """Return the places of the largest elements along an axis, or among all elements: `argmax`."""
@@ -78,28 +79,28 @@ class ArrayMethods:
         """Permute the dimensions, passed as numbers or as a list; without arguments reverse them."""
         # Both t.transpose(1, 0) and t.transpose([1, 0]).
         listed = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return _call_public("transpose", self, list(listed) if listed else None)  # type: ignore[no-any-return]
+        return _call_public("transpose", self, list(listed) if listed else None)
 
     def squeeze(self, axis: Any = None) -> Tensor:
         """Remove dimensions of size 1, all or only the given axes: `squeeze`."""
-        return _call_public("squeeze", self, axis)  # type: ignore[no-any-return]
+        return _call_public("squeeze", self, axis)
 
     def flatten(self) -> Tensor:
         """Return all elements as a vector."""
-        return _call_public("reshape", self, [-1])  # type: ignore[no-any-return]
+        return _call_public("reshape", self, [-1])
 
     def ravel(self) -> Tensor:
         """Return all elements as a vector."""
         return self.flatten()
 
     def _reduce_along(self, function: str, axis: Any, keepdims: bool) -> Tensor:
-        return _call_public(function, self, axis, keepdims)  # type: ignore[no-any-return]
+        return _call_public(function, self, axis, keepdims)
 
     def _as_truth(self) -> Any:
         return self if self.dtype.name == "bool" else _call_public("not_equal", self, 0)
 
     def _find_place(self, function: str, axis: int | None) -> Tensor:
-        return _call_public(function, self.flatten(), 0) if axis is None else _call_public(function, self, axis)  # type: ignore[no-any-return]
+        return _call_public(function, self.flatten(), 0) if axis is None else _call_public(function, self, axis)
 
     def _accumulate_along(self, function: str, axis: int | None) -> Tensor:
-        return _call_public(function, self.flatten() if axis is None else self, axis or 0)  # type: ignore[no-any-return]
+        return _call_public(function, self.flatten() if axis is None else self, axis or 0)

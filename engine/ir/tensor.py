@@ -26,7 +26,7 @@ def _apply_operation(type: str, *inputs: Any, **attrs: Any) -> Tensor:
     # Imported late, because `apply` itself imports this module.
     from .apply import apply
 
-    return apply(type, *inputs, **attrs)  # type: ignore[no-any-return]
+    return apply(type, *inputs, **attrs)
 
 
 _NO_TRUTH = (

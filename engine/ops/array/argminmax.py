@@ -109,6 +109,6 @@ def _apply_position_search(type: str, input: Any, axis: Any, name: str | None, o
     dtype = index_dtype(output_type, "output_type")
     late = late_axis(axis)
     if late is None:
-        return apply(type, input, name=name, axis=0 if axis is None else static_int(axis), output_type=dtype)  # type: ignore[no-any-return]
+        return apply(type, input, name=name, axis=0 if axis is None else static_int(axis), output_type=dtype)
     moved, _ = axis_to_end(convert_to_tensor(input), late)
-    return apply(type, moved, name=name, axis=-1, output_type=dtype)  # type: ignore[no-any-return]
+    return apply(type, moved, name=name, axis=-1, output_type=dtype)

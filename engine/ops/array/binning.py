@@ -126,7 +126,7 @@ def searchsorted(
         raise GraphError(
             "no such side of equal values", wanted="'left' or 'right'", got=repr(side), hint="leave side out for 'left'"
         )
-    return apply(  # type: ignore[no-any-return]
+    return apply(
         "SearchSorted", sorted_sequence, values, name=name, side=side, out_type=index_dtype(out_type, "out_type")
     )
 
@@ -227,7 +227,7 @@ def histogram_fixed_width_bins(
     """
     tensor = convert_to_tensor(values)
     bounds, kind = convert_to_tensor(value_range, tensor.dtype), index_dtype(dtype, "dtype")
-    return apply("HistogramBins", tensor, bounds, nbins, name=name, dtype=kind)  # type: ignore[no-any-return]
+    return apply("HistogramBins", tensor, bounds, nbins, name=name, dtype=kind)
 
 
 @public
@@ -264,4 +264,4 @@ def histogram_fixed_width(
     kind = index_dtype(dtype, "dtype")
     bins = histogram_fixed_width_bins(values, value_range, nbins)
     # NaN has bin -1, which the sum leaves out
-    return apply("UnsortedSegmentSum", ones_for(bins, kind), bins, nbins, name=name)  # type: ignore[no-any-return]
+    return apply("UnsortedSegmentSum", ones_for(bins, kind), bins, nbins, name=name)

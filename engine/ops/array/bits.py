@@ -116,7 +116,7 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     array([[1, 0, 0, 0],
            [2, 1, 0, 0]], dtype=uint8)
     """
-    return apply("Bitcast", input, name=name, dtype=as_dtype(type))  # type: ignore[no-any-return]
+    return apply("Bitcast", input, name=name, dtype=as_dtype(type))
 
 
 def _ensured_shape(op: Operation) -> Shape:
@@ -183,7 +183,7 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     ...     tg.ensure_shape(tg.placeholder("float32"), [None, 3])
     <Tensor EnsureShape:0 float32[?,3]>
     """
-    return apply("EnsureShape", x, name=name, shape=Shape(shape))  # type: ignore[no-any-return]
+    return apply("EnsureShape", x, name=name, shape=Shape(shape))
 
 
 @public

@@ -69,7 +69,7 @@ def _stack_pairs(pairs: Sequence[tuple[Part, Part]]) -> Tensor:
     flat = [each for pair in pairs for each in pair]
     if all(isinstance(each, int) for each in flat):
         return constant(i32(flat).reshape(-1, 2))
-    return apply("Reshape", join_parts(flat), constant(i32([-1, 2])))  # type: ignore[no-any-return]
+    return apply("Reshape", join_parts(flat), constant(i32([-1, 2])))
 
 
 @public
@@ -126,7 +126,7 @@ def _pad_block_dimensions(x: Tensor, pairs: Sequence[tuple[Part, Part]]) -> Tens
         # only the step knows how many dimensions are left without padding
         rest = join_parts([apply("Rank", x) - len(own), 2])
         around = apply("Concat", [_stack_pairs(own), apply("Fill", rest, constant(np.int32(0)))], axis=0)
-    return apply("Pad", x, around, constant(np.zeros((), x.dtype.numpy)))  # type: ignore[no-any-return]
+    return apply("Pad", x, around, constant(np.zeros((), x.dtype.numpy)))
 
 
 @public
@@ -313,7 +313,7 @@ def required_space_to_batch_paddings(
         # Mul by 0 makes zeros of the shape of `missing`
         behind = apply("Stack", [apply("Mul", missing, 0), missing], axis=1)
         return apply("Add", around, behind, name=name), behind
-    sizes, blocks, around = known  # type: ignore[assignment]
-    missing = -(sizes + around.sum(1)) % blocks
-    behind = np.stack([np.zeros_like(missing), missing], 1)
-    return constant(around + behind, name=name), constant(behind)
+    size_values, block_values, base_values = known
+    missing_values = -(size_values + base_values.sum(1)) % block_values  # type: ignore[union-attr]
+    ends = np.stack([np.zeros_like(missing_values), missing_values], 1)
+    return constant(base_values + ends, name=name), constant(ends)

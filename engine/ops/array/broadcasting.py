@@ -82,7 +82,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     array([[1, 1, 1],
            [2, 2, 2]], dtype=int32)
     """
-    return apply("BroadcastTo", input, shape_vector(shape), name=name)  # type: ignore[no-any-return]
+    return apply("BroadcastTo", input, shape_vector(shape), name=name)
 
 
 def _sum_to_shape(op: Operation) -> Shape:
@@ -143,4 +143,4 @@ def sum_to_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     ShapeError
         If `shape` does not broadcast to the shape of `x`.
     """
-    return apply("SumTo", x, shape_vector(shape), name=name)  # type: ignore[no-any-return]
+    return apply("SumTo", x, shape_vector(shape), name=name)

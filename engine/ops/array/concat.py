@@ -79,7 +79,7 @@ def _concat_gradient(op: Operation, g: Tensor) -> list[Any]:
     axis = op.attrs["axis"]
     # sizes of the step: static shapes may lack the size along the axis
     sizes = apply("Stack", [size_along(t, axis) for t in op.inputs], axis=0)
-    return apply("SplitV", g, sizes, num=len(op.inputs), axis=axis)  # type: ignore[no-any-return]
+    return apply("SplitV", g, sizes, num=len(op.inputs), axis=axis)
 
 
 def _joined_shape(op: Operation) -> Shape:
@@ -165,7 +165,7 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
     late = late_axis(axis)
     if late is not None:
         return concat_along_late(_list_tensors(values, "concat"), late, name)
-    return apply("Concat", _list_tensors(values, "concat"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
+    return apply("Concat", _list_tensors(values, "concat"), name=name, axis=static_int(axis))
 
 
 def _stack_shape(op: Operation) -> Shape:
@@ -216,7 +216,7 @@ def stack(values: Any, axis: Any = 0, name: str | None = None) -> Tensor:
     ShapeError
         If the shapes differ.
     """
-    return apply("Stack", _list_tensors(values, "stack"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
+    return apply("Stack", _list_tensors(values, "stack"), name=name, axis=static_int(axis))
 
 
 def _unstack_shape(op: Operation) -> list[Shape]:
@@ -290,7 +290,7 @@ def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None 
         num = tensor.shape[axis_within(axis, tensor.rank)]
     if num is None:
         raise ShapeError("the number of rows is not known", got=tensor.shape, hint="give num=, or use a TensorArray")
-    return apply("Unstack", tensor, name=name, num=num, axis=axis)  # type: ignore[no-any-return]
+    return apply("Unstack", tensor, name=name, num=num, axis=axis)
 
 
 def _split_shape(op: Operation) -> list[Shape]:
@@ -435,12 +435,12 @@ def split(
         return [permute_dimensions(piece, back, name) for piece in split(moved, num_or_size_splits, 0, num)]
     axis = static_int(axis)
     if isinstance(num_or_size_splits, (int, np.integer)):
-        return apply("Split", value, name=name, num=int(num_or_size_splits), axis=axis)  # type: ignore[no-any-return]
+        return apply("Split", value, name=name, num=int(num_or_size_splits), axis=axis)
     sizes = index_tensor(num_or_size_splits)
     # a scalar is the number of pieces, and so of outputs, which the graph has to know
     if sizes.rank == 0:
-        return apply("Split", value, name=name, num=static_int(sizes, "num_or_size_splits"), axis=axis)  # type: ignore[no-any-return]
+        return apply("Split", value, name=name, num=static_int(sizes, "num_or_size_splits"), axis=axis)
     num = sizes.shape[0] if num is None else num
     if num is None:
         raise ShapeError("the number of pieces is not known", got=sizes.shape, hint="give num=")
-    return apply("SplitV", value, sizes, name=name, num=num, axis=axis)  # type: ignore[no-any-return]
+    return apply("SplitV", value, sizes, name=name, num=num, axis=axis)

@@ -21,7 +21,7 @@ from ..support.literals import i32, i64
 
 def ones_for(like: Tensor, dtype: Any) -> Tensor:
     """Return ones of `dtype` in the shape of `like`, as the weights of a count."""
-    return apply("Fill", shape_of(like), constant(np.ones((), as_dtype(dtype).numpy)))  # type: ignore[no-any-return]
+    return apply("Fill", shape_of(like), constant(np.ones((), as_dtype(dtype).numpy)))
 
 
 def _bin_numbers(xp: Any, arr: Any, size: Any) -> Any:
@@ -51,7 +51,7 @@ def above_all(*values: Tensor) -> Tensor:
     flat = [apply("Reshape", v, constant(i32([-1]))) for v in values]
     # Max of an empty tensor has no value: -1 is a lower bound, and makes the result 0
     lowest = constant(np.full(1, -1, values[0].dtype.numpy))
-    return apply("Max", apply("Concat", [*flat, lowest], axis=0)) + 1  # type: ignore[no-any-return]
+    return apply("Max", apply("Concat", [*flat, lowest], axis=0)) + 1
 
 
 @public
@@ -102,7 +102,7 @@ def bincount(
             size = apply(bound, size, cast(index_tensor(limit), size.dtype))
     ids = apply("BinNumbers", numbers, size)
     values = ones_for(numbers, dtype) if weights is None else convert_to_tensor(weights)
-    return apply("UnsortedSegmentSum", values, ids, size, name=name)  # type: ignore[no-any-return]
+    return apply("UnsortedSegmentSum", values, ids, size, name=name)
 
 
 @public
@@ -152,7 +152,7 @@ def confusion_matrix(
     places = apply("Stack", [rows, columns], axis=-1)
     shape = apply("Stack", [count, count], axis=0)
     # ScatterNd adds up the weights of repeated pairs
-    return apply("ScatterNd", places, values, shape, name=name)  # type: ignore[no-any-return]
+    return apply("ScatterNd", places, values, shape, name=name)
 
 
 def _without_last(labels: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:

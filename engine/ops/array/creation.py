@@ -73,7 +73,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.fill([2], 7)).sync()
     array([7, 7], dtype=int32)
     """
-    return apply("Fill", shape_vector(dims), value, name=name)  # type: ignore[no-any-return]
+    return apply("Fill", shape_vector(dims), value, name=name)
 
 
 def _fill_with_number(shape: Any, number: int, dtype: Any, name: str | None) -> Tensor:
@@ -276,7 +276,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     bounds = [0, start, delta] if limit is None else [start, limit, delta]
     if dtype is not None:
         bounds = [convert_to_tensor(b, dtype) for b in bounds]
-    return apply("Range", *_promote_literals(bounds), name=name)  # type: ignore[no-any-return]
+    return apply("Range", *_promote_literals(bounds), name=name)
 
 
 def _promote_literals(numbers: list[Any]) -> list[Any]:
@@ -350,4 +350,4 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
     """
     # integers would be refused: the operation takes floats only
     ends = _promote_literals([float(v) if isinstance(v, int) else v for v in (start, stop)])
-    return apply("LinSpace", *ends, index_tensor(num), name=name)  # type: ignore[no-any-return]
+    return apply("LinSpace", *ends, index_tensor(num), name=name)

@@ -232,7 +232,7 @@ def gather(
     if late is not None and not batch_dims:
         return gather_along_late(params, index_tensor(indices), late, name)
     axis = batch_dims if axis is None else static_int(axis)
-    return apply("Gather", params, index_tensor(indices), name=name, axis=axis, batch_dims=batch_dims)  # type: ignore[no-any-return]
+    return apply("Gather", params, index_tensor(indices), name=name, axis=axis, batch_dims=batch_dims)
 
 
 def _gather_nd_shape(op: Operation) -> Shape:
@@ -319,7 +319,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.gather_nd([[1, 2], [3, 4]], [[1]])).sync()
     array([[3, 4]], dtype=int32)
     """
-    return apply("GatherNd", params, index_tensor(indices), name=name)  # type: ignore[no-any-return]
+    return apply("GatherNd", params, index_tensor(indices), name=name)
 
 
 def _scatter_shape(op: Operation) -> Shape:
@@ -391,7 +391,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     >>> tg.function(lambda: tg.scatter_nd([[1], [3], [1]], [10, 20, 5], [5])).sync()
     array([ 0, 15,  0, 20,  0], dtype=int32)
     """
-    return apply("ScatterNd", index_tensor(indices), updates, shape_vector(shape), name=name)  # type: ignore[no-any-return]
+    return apply("ScatterNd", index_tensor(indices), updates, shape_vector(shape), name=name)
 
 
 def segment_shape(op: Operation) -> Shape:
@@ -441,7 +441,7 @@ def rows_by_id(segments: Tensor, ids: Tensor, like: Tensor) -> Tensor:
     kept = apply("GreaterEqual", ids, 0)
     # row 0 stands in for rows with a negative id until the next line
     rows = apply("Gather", segments, apply("Where", kept, ids, scalar_like(0, ids)))
-    return apply("Where", raised_to(kept, like), rows, scalar_like(0, segments))  # type: ignore[no-any-return]
+    return apply("Where", raised_to(kept, like), rows, scalar_like(0, segments))
 
 
 def raised_to(mask: Tensor, like: Tensor) -> Tensor:
@@ -451,7 +451,7 @@ def raised_to(mask: Tensor, like: Tensor) -> Tensor:
         tail = apply("Fill", apply("Reshape", extra, constant(i32([1]))), constant(1))
     else:
         tail = constant(np.ones(like.rank - mask.rank, np.int32))
-    return apply("Reshape", mask, apply("Concat", [shape_of(mask), tail], axis=0))  # type: ignore[no-any-return]
+    return apply("Reshape", mask, apply("Concat", [shape_of(mask), tail], axis=0))
 
 
 define(
@@ -492,4 +492,4 @@ def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: s
     array([2, 4, 0], dtype=int32)
     """
     ids, count = index_tensor(segment_ids), index_tensor(num_segments)
-    return apply("UnsortedSegmentSum", data, ids, count, name=name)  # type: ignore[no-any-return]
+    return apply("UnsortedSegmentSum", data, ids, count, name=name)

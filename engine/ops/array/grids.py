@@ -149,7 +149,7 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     array([[0, 1, 2],
            [2, 2, 1]], dtype=int32)
     """
-    return apply("UnravelIndex", index_tensor(indices), index_tensor(dims), name=name)  # type: ignore[no-any-return]
+    return apply("UnravelIndex", index_tensor(indices), index_tensor(dims), name=name)
 
 
 @public
@@ -229,7 +229,7 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any, name: str | None = None)
     >>> tg.function(lambda: tg.broadcast_dynamic_shape([5, 1, 3], [4, 1])).sync()
     array([5, 4, 3], dtype=int32)
     """
-    return apply("BroadcastArgs", shape_vector(shape_x), shape_vector(shape_y), name=name)  # type: ignore[no-any-return]
+    return apply("BroadcastArgs", shape_vector(shape_x), shape_vector(shape_y), name=name)
 
 
 @public

@@ -152,8 +152,8 @@ def transpose(a: Any, perm: Any = None, name: str | None = None, conjugate: bool
         x = apply("Conj", x)
     late = late_axes(perm)
     if late is not None:
-        return apply("Permute", x, from_zero(late, rank_of(x)), name=name)  # type: ignore[no-any-return]
-    return apply("Transpose", x, name=name, perm=None if perm is None else static_ints(perm, "perm"))  # type: ignore[no-any-return]
+        return apply("Permute", x, from_zero(late, rank_of(x)), name=name)
+    return apply("Transpose", x, name=name, perm=None if perm is None else static_ints(perm, "perm"))
 
 
 def _reverse_shape(op: Operation) -> Shape:
@@ -214,13 +214,13 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """
     late = late_axes(axis)
     if late is None:
-        return apply("Reverse", tensor, name=name, axis=static_ints(axis))  # type: ignore[no-any-return]
+        return apply("Reverse", tensor, name=name, axis=static_ints(axis))
     x = convert_to_tensor(tensor)
     rank = known_rank(x, "reverse by axes that only a step knows")
     chosen = mark_axes(late, rank_of(x))
     for each in range(rank):  # the operation needs static axes, so a step reverses along each and selects the result
         x = apply("Where", apply("StridedSlice", chosen, [], spec=(each,)), apply("Reverse", x, axis=(each,)), x)
-    return apply("Identity", x, name=name)  # type: ignore[no-any-return]
+    return apply("Identity", x, name=name)
 
 
 def _tile_shape(op: Operation) -> Shape:
@@ -287,7 +287,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     array([[1, 2, 1, 2, 1, 2],
            [1, 2, 1, 2, 1, 2]], dtype=int32)
     """
-    return apply("Tile", input, shape_vector(multiples), name=name)  # type: ignore[no-any-return]
+    return apply("Tile", input, shape_vector(multiples), name=name)
 
 
 def _tile_grad(xp: Any, g: Any, multiples: Any, shape: Any) -> Any:

@@ -137,7 +137,7 @@ def one_hot(
             hint="-1 is the last dimension of the result",
         )
     values = _hot_values(on_value, off_value, dtype)
-    return apply("OneHot", marks, depth, *values, name=name, axis=place)  # type: ignore[no-any-return]
+    return apply("OneHot", marks, depth, *values, name=name, axis=place)
 
 
 @public
@@ -178,4 +178,4 @@ def eye(
     if batch_shape is None:
         return matrix
     shape = apply("Concat", [shape_vector(batch_shape), shape_of(matrix)], axis=0)
-    return apply("BroadcastTo", matrix, shape, name=name)  # type: ignore[no-any-return]
+    return apply("BroadcastTo", matrix, shape, name=name)

@@ -237,7 +237,7 @@ def pad(
     """
     x, pairs, kind = convert_to_tensor(tensor), index_tensor(paddings), mode.lower()
     if kind in _MODES:
-        return apply("MirrorPad", x, pairs, name=name, mode=kind)  # type: ignore[no-any-return]
+        return apply("MirrorPad", x, pairs, name=name, mode=kind)
     if kind != "constant":
         raise GraphError(
             "pad has no such mode",
@@ -248,4 +248,4 @@ def pad(
     # a literal 0 stands for the zero of any dtype, such as the empty string
     if isinstance(constant_values, (int, float)) and not constant_values:
         constant_values = np.zeros((), x.dtype.numpy)
-    return apply("Pad", x, pairs, constant_values, name=name)  # type: ignore[no-any-return]
+    return apply("Pad", x, pairs, constant_values, name=name)

@@ -116,7 +116,7 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     ([0, 2, 4], [1, 3])
     """
     num = static_int(num_partitions, "num_partitions")
-    return apply("DynamicPartition", data, index_tensor(partitions), name=name, num=num)  # type: ignore[no-any-return]
+    return apply("DynamicPartition", data, index_tensor(partitions), name=name, num=num)
 
 
 def _split_in_halves(arrays: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -185,7 +185,7 @@ define(
 
 def _stitch_gradients(op: Operation, g: Tensor) -> list[Tensor]:
     indices, _ = _split_in_halves(op.inputs)
-    return apply("DynamicStitchGrad", g, indices, num=len(indices))  # type: ignore[no-any-return]
+    return apply("DynamicStitchGrad", g, indices, num=len(indices))
 
 
 def _stitch_grad(xp: Any, g: Any, *indices: Any, num: int) -> list[Any]:
@@ -263,4 +263,4 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
             got=f"{len(indices)} of indices, {len(data)} of data",
             hint="give dynamic_stitch([i, j], [rows_at_i, rows_at_j])",
         )
-    return apply("DynamicStitch", list(map(index_tensor, indices)), list(data), name=name)  # type: ignore[no-any-return]
+    return apply("DynamicStitch", list(map(index_tensor, indices)), list(data), name=name)

@@ -209,7 +209,7 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
     known = apply("All", apply("IsFinite", scores), axis=(-1,))
     fits = apply("LogicalAnd", known, apply("Any", mine, axis=(-1,)))
     limit = apply("Cast", index_tensor(k), dtype=dtypes.int32)
-    return apply("LogicalAnd", fits, apply("Less", above, limit), name=name)  # type: ignore[no-any-return]
+    return apply("LogicalAnd", fits, apply("Less", above, limit), name=name)
 
 
 def _nth_shape(op: Operation) -> Shape:
@@ -288,4 +288,4 @@ def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = No
     >>> tg.function(lambda: tg.nth_element([[5, 1, 9], [2, 2, 3]], 1)).sync()
     array([5, 2], dtype=int32)
     """
-    return apply("NthElement", input, index_tensor(n), name=name, reverse=bool(reverse))  # type: ignore[no-any-return]
+    return apply("NthElement", input, index_tensor(n), name=name, reverse=bool(reverse))

@@ -209,7 +209,7 @@ def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | N
     >>> tg.function(lambda: tg.tensor_scatter_update([1, 2, 3, 4], [[3], [0]], [30, 10])).sync()
     array([10,  2,  3, 30], dtype=int32)
     """
-    return apply("TensorScatterUpdate", tensor, index_tensor(indices), updates, name=name)  # type: ignore[no-any-return]
+    return apply("TensorScatterUpdate", tensor, index_tensor(indices), updates, name=name)
 
 
 @public
@@ -265,7 +265,7 @@ def _combine_scattered(type: str, tensor: Any, indices: Any, updates: Any, name:
     values = convert_to_tensor(tensor)
     blocks = convert_to_tensor(updates, values.dtype)
     placed = apply("ScatterNd", index_tensor(indices), blocks, shape_of(values))
-    return apply(type, values, placed, name=name)  # type: ignore[no-any-return]
+    return apply(type, values, placed, name=name)
 
 
 @public
@@ -289,7 +289,7 @@ def tensor_scatter_nd_max(tensor: Any, indices: Any, updates: Any, name: str | N
     >>> tg.function(lambda: tg.tensor_scatter_nd_max([1, 2, 3], [[2], [0], [2]], [10, -20, 30])).sync()
     array([ 1,  2, 30], dtype=int32)
     """
-    return apply("TensorScatterMax", tensor, index_tensor(indices), updates, name=name)  # type: ignore[no-any-return]
+    return apply("TensorScatterMax", tensor, index_tensor(indices), updates, name=name)
 
 
 @public
@@ -313,4 +313,4 @@ def tensor_scatter_nd_min(tensor: Any, indices: Any, updates: Any, name: str | N
     >>> tg.function(lambda: tg.tensor_scatter_nd_min([1, 2, 3], [[2], [0], [2]], [10, -20, 30])).sync()
     array([-20,   2,   3], dtype=int32)
     """
-    return apply("TensorScatterMin", tensor, index_tensor(indices), updates, name=name)  # type: ignore[no-any-return]
+    return apply("TensorScatterMin", tensor, index_tensor(indices), updates, name=name)

@@ -147,7 +147,8 @@ def _others_gradient(op: Operation, g: Tensor) -> list[Any]:
     filled = apply("ScatterNd", at, apply("Fill", flat, scalar_like(1, data)), sizes)
     table = apply("ScatterNd", at, rows, sizes) + (1 - filled)
     others = apply("ProdOthers", table, axis=0).op
-    (back,) = others.definition.gradient(others, apply("ScatterNd", at, cotangents, sizes))
+    gradient: Any = others.definition.gradient
+    (back,) = gradient(others, apply("ScatterNd", at, cotangents, sizes))
     return [apply("Reshape", apply("GatherNd", back, at), shape_of(data)), None]
 
 
@@ -265,7 +266,7 @@ def unsorted_segment_prod(data: Any, segment_ids: Any, num_segments: Any, name: 
 
 def _apply_unsorted(type: str, data: Any, segment_ids: Any, num_segments: Any, name: str | None) -> Tensor:
     ids, count = index_tensor(segment_ids), index_tensor(num_segments)
-    return apply(type, data, ids, count, name=name)  # type: ignore[no-any-return]
+    return apply(type, data, ids, count, name=name)
 
 
 @public

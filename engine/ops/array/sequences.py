@@ -173,7 +173,7 @@ def reverse_sequence(
     """
     axis, batch = static_int(seq_axis, "seq_axis"), 0 if batch_axis is None else static_int(batch_axis, "batch_axis")
     lengths = index_tensor(seq_lengths)
-    return apply("ReverseSequence", input, lengths, name=name, seq_axis=axis, batch_axis=batch)  # type: ignore[no-any-return]
+    return apply("ReverseSequence", input, lengths, name=name, seq_axis=axis, batch_axis=batch)
 
 
 def _rolled_shape(op: Operation) -> Shape:
@@ -252,7 +252,7 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     if late is not None:
         moved, back = axis_to_end(convert_to_tensor(input), late)
         return permute_dimensions(apply("Roll", moved, shifts, axis=(-1,)), back, name)
-    return apply("Roll", input, shifts, name=name, axis=static_ints(axis))  # type: ignore[no-any-return]
+    return apply("Roll", input, shifts, name=name, axis=static_ints(axis))
 
 
 def _repeated_shape(op: Operation) -> Shape:
@@ -337,7 +337,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
         # equal counts need no indices: a broadcast and a reshape suffice
         return _repeated_alike(x, counts, place, name)
     places = apply("RepeatIndices", _for_each(counts, x, place))
-    return apply("Gather", x, places, axis=place, batch_dims=0, name=name)  # type: ignore[no-any-return]
+    return apply("Gather", x, places, axis=place, batch_dims=0, name=name)
 
 
 def _for_each(counts: Tensor, x: Tensor, axis: int) -> Tensor:
@@ -347,7 +347,7 @@ def _for_each(counts: Tensor, x: Tensor, axis: int) -> Tensor:
         return counts
     # a vector of another length fails to broadcast; a single count is repeated for all rows
     size = apply("ExpandDims", size_along(x, axis), axis=0)
-    return apply("BroadcastTo", counts, size)  # type: ignore[no-any-return]
+    return apply("BroadcastTo", counts, size)
 
 
 def _repeated_alike(x: Tensor, count: Tensor, axis: int, name: str | None) -> Tensor:

@@ -233,7 +233,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
            [2, 3],
            [4, 5]], dtype=int32)
     """
-    return apply("Reshape", tensor, shape_vector(shape), name=name)  # type: ignore[no-any-return]
+    return apply("Reshape", tensor, shape_vector(shape), name=name)
 
 
 def _expand_shape(op: Operation) -> Shape:
@@ -286,7 +286,7 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
     late = late_axis(axis)
     if late is not None:
         return expand_late_axis(input, late, name)
-    return apply("ExpandDims", input, name=name, axis=static_int(axis))  # type: ignore[no-any-return]
+    return apply("ExpandDims", input, name=name, axis=static_int(axis))
 
 
 def _squeeze_shape(op: Operation) -> Shape:
@@ -354,4 +354,4 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """
     # an empty list of axes means all axes of size 1, as in TensorFlow
     axes = None if axis is None else static_ints(axis) or None
-    return apply("Squeeze", input, name=name, axis=axes)  # type: ignore[no-any-return]
+    return apply("Squeeze", input, name=name, axis=axes)

@@ -117,7 +117,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     >>> tg.function(lambda: tg.slice([[1, 2, 3], [4, 5, 6]], begin=[0, 1], size=[1, -1])).sync()
     array([[2, 3]], dtype=int32)
     """
-    return apply("Slice", input_, index_tensor(begin), index_tensor(size), name=name)  # type: ignore[no-any-return]
+    return apply("Slice", input_, index_tensor(begin), index_tensor(size), name=name)
 
 
 def _mask_shape(op: Operation) -> Shape:
@@ -202,7 +202,7 @@ def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0)
     """
     x, chosen, axis = convert_to_tensor(tensor), convert_to_tensor(mask, dtypes.bool_), static_int(axis)
     if axis == 0:
-        return apply("BooleanMask", x, chosen, name=name)  # type: ignore[no-any-return]
+        return apply("BooleanMask", x, chosen, name=name)
     if x.rank is None or chosen.rank is None:
         raise ShapeError(
             "boolean_mask with an axis needs known ranks",
@@ -224,4 +224,4 @@ def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0)
     # the kernel masks leading dimensions: move the masked ones to the front, and the result back
     picked = apply("BooleanMask", apply("Transpose", x, perm=tuple(order)), chosen)
     back = [*range(1, axis + 1), 0, *range(axis + 1, x.rank - chosen.rank + 1)]
-    return apply("Transpose", picked, name=name, perm=tuple(back))  # type: ignore[no-any-return]
+    return apply("Transpose", picked, name=name, perm=tuple(back))

@@ -80,7 +80,7 @@ def _read_segments(segment_ids: Any, num_segments: Any = None) -> tuple[Tensor, 
 
 
 def _sum_segments(data: Any, ids: Tensor, count: Tensor, name: str | None = None) -> Tensor:
-    return apply("UnsortedSegmentSum", data, ids, count, name=name)  # type: ignore[no-any-return]
+    return apply("UnsortedSegmentSum", data, ids, count, name=name)
 
 
 @public
@@ -161,7 +161,7 @@ def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Tensor
     >>> tg.function(lambda: tg.segment_prod([2, 3, 5], [0, 0, 2])).sync()
     array([6, 1, 5], dtype=int32)
     """
-    return apply("UnsortedSegmentProd", data, *_read_segments(segment_ids), name=name)  # type: ignore[no-any-return]
+    return apply("UnsortedSegmentProd", data, *_read_segments(segment_ids), name=name)
 
 
 @public
@@ -317,4 +317,4 @@ def sparse_segment_sqrt_n(
 
 
 def _gather_rows(data: Any, indices: Any) -> Tensor:
-    return apply("Gather", convert_to_tensor(data), index_tensor(indices))  # type: ignore[no-any-return]
+    return apply("Gather", convert_to_tensor(data), index_tensor(indices))

@@ -192,7 +192,7 @@ def sort(values: Any, axis: Any = -1, direction: str = "ASCENDING", name: str | 
            [9, 8, 7]], dtype=int32)
     """
     axis = static_int(axis)
-    return apply("Sort", values, name=name, axis=axis, descending=_is_descending(direction))  # type: ignore[no-any-return]
+    return apply("Sort", values, name=name, axis=axis, descending=_is_descending(direction))
 
 
 @public
@@ -229,4 +229,4 @@ def argsort(
     array([0, 2, 3, 1], dtype=int32)
     """
     axis = static_int(axis)
-    return apply("ArgSort", values, name=name, axis=axis, descending=_is_descending(direction))  # type: ignore[no-any-return]
+    return apply("ArgSort", values, name=name, axis=axis, descending=_is_descending(direction))

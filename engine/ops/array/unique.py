@@ -287,4 +287,4 @@ def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.invert_permutation([2, 0, 1])).sync()
     array([1, 2, 0], dtype=int32)
     """
-    return apply("InvertPermutation", index_tensor(x), name=name)  # type: ignore[no-any-return]
+    return apply("InvertPermutation", index_tensor(x), name=name)

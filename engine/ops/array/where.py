@@ -137,7 +137,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     ...     kept = tg.where(done[:, None], 0.0, state)
     """
     if x is None and y is None:
-        return apply("NonZero", condition, name=name)  # type: ignore[no-any-return]
+        return apply("NonZero", condition, name=name)
     if x is None or y is None:
         raise GraphError(
             "where takes both x and y, or neither",
@@ -154,4 +154,4 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     # a condition of another known rank cannot be such a vector
     elif ranks[0] in (1, None):
         condition = apply("CheckedCondition", condition, x, y)
-    return apply("Where", condition, x, y, name=name)  # type: ignore[no-any-return]
+    return apply("Where", condition, x, y, name=name)

@@ -117,7 +117,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     # The square root has no finite slope at 0, and its slope is not needed there.
     positive = squares > 0
     length = apply("Where", positive, apply("Sqrt", apply("Where", positive, squares, 1)), squares)
-    return apply("RealDiv", t * clip_norm, apply("Maximum", length, clip_norm), name=name)  # type: ignore[no-any-return]
+    return apply("RealDiv", t * clip_norm, apply("Maximum", length, clip_norm), name=name)
 
 
 @public
@@ -179,7 +179,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
             "there is no tensor to take the norm of", got=t_list, hint="give at least one that is not None"
         )
     # l2_loss is half of the sum of squares.
-    return apply("Sqrt", apply("AddN", halves) * 2, name=name)  # type: ignore[no-any-return]
+    return apply("Sqrt", apply("AddN", halves) * 2, name=name)
 
 
 @public

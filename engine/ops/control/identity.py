@@ -59,4 +59,4 @@ def identity_n(input: Sequence[Any], name: str | None = None) -> list[Tensor]:
     [array(1, dtype=int32), array(True), array(2.5, dtype=float32)]
     """
     tensors = [convert_to_tensor(t) for t in input]
-    return apply("IdentityN", tensors, name=name, dtypes=tuple(t.dtype for t in tensors))  # type: ignore[no-any-return]
+    return apply("IdentityN", tensors, name=name, dtypes=tuple(t.dtype for t in tensors))

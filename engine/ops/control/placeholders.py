@@ -90,9 +90,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
     ...     session.run(rows, feeds={x: [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]})
     array([ 3.,  7., 11.], dtype=float32)
     """
-    return apply(  # type: ignore[no-any-return]
-        "Placeholder", name=name, dtype=dtypes.as_dtype(dtype), shape=Shape(shape)
-    )
+    return apply("Placeholder", name=name, dtype=dtypes.as_dtype(dtype), shape=Shape(shape))
 
 
 define(
@@ -133,7 +131,7 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
     ...     float(session.run(y)), float(session.run(y, feeds={rate: 0.25}))
     (4.0, 2.0)
     """
-    return apply("PlaceholderWithDefault", input, name=name, shape=Shape(shape))  # type: ignore[no-any-return]
+    return apply("PlaceholderWithDefault", input, name=name, shape=Shape(shape))
 
 
 define(
@@ -171,7 +169,7 @@ def identity(input: Any, name: str | None = None) -> Tensor:
     ...     session.run("y:0")
     array([3., 6.], dtype=float32)
     """
-    return apply("Identity", input, name=name)  # type: ignore[no-any-return]
+    return apply("Identity", input, name=name)
 
 
 define(
@@ -204,7 +202,7 @@ def stop_gradient(input: Any, name: str | None = None) -> Tensor:
     >>> float(tg.grad(lambda x: x * tg.stop_gradient(x)).sync(3.0))
     3.0
     """
-    return apply("StopGradient", input, name=name)  # type: ignore[no-any-return]
+    return apply("StopGradient", input, name=name)
 
 
 def _refuse_gradient(op: Operation, g: Tensor) -> NoReturn:
@@ -261,7 +259,7 @@ def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> 
         ...
     tagloom.base.errors.GraphError: ...
     """
-    return apply("PreventGradient", input, name=name, message=str(message))  # type: ignore[no-any-return]
+    return apply("PreventGradient", input, name=name, message=str(message))
 
 
 define(
@@ -288,4 +286,4 @@ def no_op(name: str | None = None) -> Operation:
     ...     session.run(done), float(session.run(v))
     (None, 5.0)
     """
-    return apply("NoOp", name=name)  # type: ignore[no-any-return]
+    return apply("NoOp", name=name)

@@ -245,7 +245,7 @@ def enter(
     """
     if not frame_name:
         raise GraphError("a frame needs a name", got=repr(frame_name), hint="give every loop its own name")
-    return apply(  # type: ignore[no-any-return]
+    return apply(
         "Enter",
         data,
         name=name,
@@ -290,7 +290,7 @@ def exit(data: Any, name: str | None = None) -> Tensor:
     ...     float(session.run(y))
     7.0
     """
-    return apply("Exit", data, name=name)  # type: ignore[no-any-return]
+    return apply("Exit", data, name=name)
 
 
 @public
@@ -322,7 +322,7 @@ def next_iteration(data: Any, name: str | None = None) -> Tensor:
     ...     int(session.run(y))
     10
     """
-    return apply("NextIteration", data, name=name)  # type: ignore[no-any-return]
+    return apply("NextIteration", data, name=name)
 
 
 def _loop_cond_shape(op: Operation) -> Shape:
@@ -364,7 +364,7 @@ def loop_cond(pred: Any, name: str | None = None) -> Tensor:
     >>> done.op.inputs[1].op
     <Operation LoopCond (LoopCond)>
     """
-    return apply("LoopCond", pred, name=name)  # type: ignore[no-any-return]
+    return apply("LoopCond", pred, name=name)
 
 
 define(
@@ -394,7 +394,7 @@ def control_trigger(name: str | None = None) -> Operation:
     ...     float(session.run(y))
     5.0
     """
-    return apply("ControlTrigger", name=name)  # type: ignore[no-any-return]
+    return apply("ControlTrigger", name=name)
 
 
 def _refuse_direct_gradient(op: Operation, *_: Any) -> list[Any]:

@@ -32,7 +32,7 @@ def tensor_after_checks(tensor: Tensor, checks: list[Operation]) -> Tensor:
     if not checks:
         return tensor
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *checks)):
-        return apply("Identity", tensor)  # type: ignore[no-any-return]
+        return apply("Identity", tensor)
 
 
 def of_one_shape(labels: Tensor, predictions: Tensor, names: str = "labels and predictions") -> Tensor:
@@ -173,4 +173,4 @@ def num_present(weights: Tensor, values: Tensor) -> Tensor:
 
 def nonzero_indicator(weights: Tensor) -> Tensor:
     """Return 1 where `weights` are not 0, else 0; without a gradient."""
-    return apply("Where", apply("Equal", weights, 0), scalar_like(0, weights), scalar_like(1, weights))  # type: ignore[no-any-return]
+    return apply("Where", apply("Equal", weights, 0), scalar_like(0, weights), scalar_like(1, weights))

@@ -74,7 +74,7 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
         found = convert(widen_halves(x) * (wanted.max + 0.5), wanted)
     else:
         found = cast(x, wanted)
-    return apply("Identity", found, name=name)  # type: ignore[no-any-return]
+    return apply("Identity", found, name=name)
 
 
 def _of_other_integers(x: Tensor, wanted: DType, convert: Callable[[Any, DType], Tensor]) -> Tensor:
@@ -90,7 +90,7 @@ def _adjust_as_float(image: Any, adjust: Callable[[Tensor], Tensor], name: str |
     """Change images as floats, and return them in their own dtype, saturated."""
     x = convert_to_tensor(image)
     if x.dtype.is_floating:
-        return apply("Identity", adjust(x), name=name)  # type: ignore[no-any-return]
+        return apply("Identity", adjust(x), name=name)
     found = adjust(convert_image_dtype(x, dtypes.float32))
     return convert_image_dtype(found, x.dtype, saturate=True, name=name)
 

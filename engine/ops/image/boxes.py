@@ -136,7 +136,7 @@ def crop_and_resize(
     else:
         crops = _interpolate_bilinear(cast(images, corners.dtype), starts, rows, columns)
     inside = expand_dims(expand_dims(is_row, 2) & expand_dims(is_column, 1), 3)
-    return apply("Where", inside, crops, scalar_like(extrapolation_value, crops), name=name)  # type: ignore[no-any-return]
+    return apply("Where", inside, crops, scalar_like(extrapolation_value, crops), name=name)
 
 
 def _crop_size(value: Any) -> tuple[int, int]:
@@ -245,9 +245,7 @@ def non_max_suppression(
     >>> tg.function(lambda: tg.non_max_suppression(boxes, [0.5, 0.9, 0.3], 2)).sync()
     array([1, 2], dtype=int32)
     """
-    return apply(  # type: ignore[no-any-return]
-        "NonMaxSuppression", boxes, scores, max_output_size, iou_threshold, score_threshold, name=name
-    )
+    return apply("NonMaxSuppression", boxes, scores, max_output_size, iou_threshold, score_threshold, name=name)
 
 
 def _suppress_softly(

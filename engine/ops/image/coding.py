@@ -146,7 +146,7 @@ def decode_image(contents: Any, channels: int = 0, name: str | None = None) -> T
             operation=data.op,
             hint="read_file returns bytes; np.frombuffer(data, np.uint8) makes an array of Python's bytes",
         )
-    return apply("DecodeImage", data, name=name, channels=count)  # type: ignore[no-any-return]
+    return apply("DecodeImage", data, name=name, channels=count)
 
 
 def _apply_encode(image: Any, form: str, quality: int, name: str | None) -> Tensor:
@@ -161,7 +161,7 @@ def _apply_encode(image: Any, form: str, quality: int, name: str | None) -> Tens
             operation=x.op,
             hint='convert_image_dtype(image, "uint8", saturate=True)',
         )
-    return apply("EncodeImage", x, name=name, form=form, quality=quality)  # type: ignore[no-any-return]
+    return apply("EncodeImage", x, name=name, form=form, quality=quality)
 
 
 @public

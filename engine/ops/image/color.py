@@ -75,7 +75,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
     x = color_pixels(images, floating=False)
     parts = as_fractions(x)
     grey = reduce_sum(parts * _GREY.astype(parts.dtype.numpy), -1, keepdims=True)
-    return apply("Identity", _as_before(grey, x.dtype), name=name)  # type: ignore[no-any-return]
+    return apply("Identity", _as_before(grey, x.dtype), name=name)
 
 
 @public

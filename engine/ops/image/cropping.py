@@ -38,7 +38,7 @@ def size_of(value: Any, what: str) -> Size:
         )
     known = static_value(tensor)
     if known is None:
-        return apply("Cast", tensor, dtype=int32)  # type: ignore[no-any-return]
+        return apply("Cast", tensor, dtype=int32)
     if known < 0:
         raise _size_error(f"'{what}' is a number of pixels", "0 or more", int(known))
     return int(known)
@@ -82,7 +82,7 @@ def _check_fits(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size],
         return image
     # Whatever uses this Identity waits for the checks.
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *checks)):
-        return apply("Identity", image)  # type: ignore[no-any-return]
+        return apply("Identity", image)
 
 
 def _with_sizes(image: Tensor, sizes: tuple[Size, Size]) -> Tensor:

@@ -177,7 +177,7 @@ def draw_bounding_boxes(images: Any, boxes: Any, colors: Any = None, name: str |
     """
     x = image_tensor(images, 4)
     given = _default_colors(x) if colors is None else colors
-    return apply("DrawBoundingBoxes", x, boxes, convert_to_tensor(given, x.dtype), name=name)  # type: ignore[no-any-return]
+    return apply("DrawBoundingBoxes", x, boxes, convert_to_tensor(given, x.dtype), name=name)
 
 
 def _default_colors(images: Tensor) -> Any:

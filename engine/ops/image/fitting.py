@@ -79,7 +79,7 @@ def resize_image_with_pad(
     resized = resize(batch, stack([rows, columns]), align_corners)
     # An odd row or column of zeros goes below or to the right.
     framed = pad_to_bounding_box(resized, (wanted[0] - rows) // 2, (wanted[1] - columns) // 2, *wanted)
-    return apply("Identity", framed if rank == 4 else squeeze(framed, 0), name=name)  # type: ignore[no-any-return]
+    return apply("Identity", framed if rank == 4 else squeeze(framed, 0), name=name)
 
 
 def _largest_fitting_size(height: Size, width: Size, most_rows: Size, most_columns: Size) -> tuple[Size, Size]:

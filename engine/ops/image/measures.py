@@ -81,7 +81,7 @@ def total_variation(images: Any, name: str | None = None) -> Tensor:
     x = image_tensor(images)
     down = abs(x[..., 1:, :, :] - x[..., :-1, :, :])
     right = abs(x[..., 1:, :] - x[..., :-1, :])
-    return apply("Add", reduce_sum(down, _PIXELS), reduce_sum(right, _PIXELS), name=name)  # type: ignore[no-any-return]
+    return apply("Add", reduce_sum(down, _PIXELS), reduce_sum(right, _PIXELS), name=name)
 
 
 @public

@@ -143,7 +143,7 @@ def dilation2d(
     x = convert_to_tensor(input)
     weights = convert_to_tensor(filter, x.dtype)
     attrs = _filter_windows(weights, strides, rates, padding)
-    return apply("Dilation2D", x, weights, name=name, **attrs)  # type: ignore[no-any-return]
+    return apply("Dilation2D", x, weights, name=name, **attrs)
 
 
 def _filter_windows(filter: Tensor, strides: Any, rates: Any, padding: Any) -> dict[str, Any]:
@@ -201,4 +201,4 @@ def erosion2d(
     """
     x = convert_to_tensor(value)
     turned = apply("Reverse", convert_to_tensor(kernel, x.dtype), axis=(0, 1))
-    return apply("Neg", dilation2d(apply("Neg", x), turned, strides, rates, padding), name=name)  # type: ignore[no-any-return]
+    return apply("Neg", dilation2d(apply("Neg", x), turned, strides, rates, padding), name=name)

@@ -135,7 +135,7 @@ def extract_image_patches(
            [2, 3, 5, 6]], dtype=int32)
     """
     attrs = window_attrs(ksizes, strides, rates, padding, 2)
-    return apply("ExtractPatches", convert_to_tensor(images), name=name, **attrs)  # type: ignore[no-any-return]
+    return apply("ExtractPatches", convert_to_tensor(images), name=name, **attrs)
 
 
 @public
@@ -164,4 +164,4 @@ def extract_volume_patches(input: Any, ksizes: Any, strides: Any, padding: Any, 
            [4, 5, 6, 7]])
     """
     attrs = window_attrs(ksizes, strides, 1, padding, 3)
-    return apply("ExtractPatches", convert_to_tensor(input), name=name, **attrs)  # type: ignore[no-any-return]
+    return apply("ExtractPatches", convert_to_tensor(input), name=name, **attrs)

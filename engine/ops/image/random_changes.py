@@ -180,7 +180,7 @@ def _change_half(image: Any, change: Callable[[Any], Tensor], seed: int | None, 
     # A draw for each image: the last three dimensions are 1 and broadcast.
     draws = random_uniform(concat([shape_of(x)[: rank - 3], [1, 1, 1]], 0), seed=seed)
     chosen = broadcast_to(apply("Less", draws, 0.5), shape_of(x))
-    return apply("Where", chosen, change(x), x, name=name)  # type: ignore[no-any-return]
+    return apply("Where", chosen, change(x), x, name=name)
 
 
 @public

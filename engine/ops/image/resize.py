@@ -197,7 +197,7 @@ def _apply_resize(
     if method != "nearest" and x.dtype not in (dtypes.float32, dtypes.float64):
         x = cast(x, dtypes.float32)
     how = {"align_corners": bool(align_corners), "half_pixel_centers": bool(half_pixel_centers)}
-    return apply("Resize", x, shape_vector(size), name=name, method=method, **how)  # type: ignore[no-any-return]
+    return apply("Resize", x, shape_vector(size), name=name, method=method, **how)
 
 
 @public

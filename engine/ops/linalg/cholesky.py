@@ -83,7 +83,7 @@ def cholesky(input: Any, name: str | None = None) -> Tensor:
     array([[2., 0.],
            [1., 3.]], dtype=float32)
     """
-    return apply("Cholesky", input, name=name)  # type: ignore[no-any-return]
+    return apply("Cholesky", input, name=name)
 
 
 @public
@@ -150,4 +150,4 @@ def logdet(matrix: Any, name: str | None = None) -> Tensor:
     """
     # The determinant is the squared product of the diagonal, which is real even for complex matrices.
     sizes = log(real(matrix_diag_part(cholesky(matrix))))
-    return apply("Mul", reduce_sum(sizes, -1), 2, name=name)  # type: ignore[no-any-return]
+    return apply("Mul", reduce_sum(sizes, -1), 2, name=name)

@@ -60,7 +60,7 @@ def square_shape(op: Operation, index: int = 0) -> Shape:
         )
     # Either dimension may be the known one.
     size = columns if rows is None else rows
-    return shape[:-2] + Shape([size, size])  # type: ignore[no-any-return]
+    return shape[:-2] + Shape([size, size])
 
 
 def call_linalg(xp: Any, function: str, *arrays: Any, refused: str = "", may_fail: bool = True, **options: Any) -> Any:
@@ -107,12 +107,12 @@ def multiply_matrices(a: Tensor, b: Tensor, adjoint_a: bool = False, adjoint_b: 
 
 def as_row(vector: Tensor, like: Tensor) -> Tensor:
     """Return vectors ``[..., n]`` as ``[..., 1, n]``, which scales columns, in the dtype of `like`."""
-    return apply("ExpandDims", cast(vector, like.dtype), axis=-2)  # type: ignore[no-any-return]
+    return apply("ExpandDims", cast(vector, like.dtype), axis=-2)
 
 
 def as_column(vector: Tensor, like: Tensor) -> Tensor:
     """Return vectors ``[..., n]`` as ``[..., n, 1]``, which scales rows, in the dtype of `like`."""
-    return apply("ExpandDims", cast(vector, like.dtype), axis=-1)  # type: ignore[no-any-return]
+    return apply("ExpandDims", cast(vector, like.dtype), axis=-1)
 
 
 def as_factor(scalar: Tensor, like: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ def _part_shape(op: Operation) -> Shape:
     band.check(*x[-2:])
     rows, columns = x[-2:]
     length = None if rows is None or columns is None else band.longest(rows, columns)
-    return x[:-2] + band.rows_shape(length)  # type: ignore[no-any-return]
+    return x[:-2] + band.rows_shape(length)
 
 
 def _compute_diag_part(xp: Any, x: Any, k: Any, align: str, padding_value: Any) -> Any:
@@ -173,7 +173,7 @@ def _diag_shape(op: Operation) -> Shape:
             hint="k says which diagonals they are, one row for each",
         )
     sizes = band.matrix_size(diagonal[-1], op.attrs["num_rows"], op.attrs["num_cols"])
-    return diagonal[:-least] + Shape(sizes)  # type: ignore[no-any-return]
+    return diagonal[:-least] + Shape(sizes)
 
 
 def _compute_matrix_diag(
@@ -263,7 +263,7 @@ def matrix_diag(
     array([[1, 8],
            [0, 2]], dtype=int32)
     """
-    return apply(  # type: ignore[no-any-return]
+    return apply(
         "MatrixDiag",
         diagonal,
         name=name,
@@ -313,7 +313,7 @@ def matrix_diag_part(
     array([[1, 4],
            [3, 0]], dtype=int32)
     """
-    return apply(  # type: ignore[no-any-return]
+    return apply(
         "MatrixDiagPart", input, name=name, k=as_diagonals(k), align=align, padding_value=as_padding(padding_value)
     )
 
@@ -354,4 +354,4 @@ def matrix_set_diag(
     array([[0, 2, 3],
            [4, 9, 6]], dtype=int32)
     """
-    return apply("MatrixSetDiag", input, diagonal, name=name, k=as_diagonals(k), align=align)  # type: ignore[no-any-return]
+    return apply("MatrixSetDiag", input, diagonal, name=name, k=as_diagonals(k), align=align)

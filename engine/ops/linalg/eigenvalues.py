@@ -166,4 +166,4 @@ def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.self_adjoint_eigvals([[2.0, 0.0], [0.0, -1.0]])).sync()
     array([-1.,  2.], dtype=float32)
     """
-    return apply("SelfAdjointEigvals", tensor, name=name)  # type: ignore[no-any-return]
+    return apply("SelfAdjointEigvals", tensor, name=name)

@@ -154,4 +154,4 @@ def expm(input: Any, name: str | None = None) -> Tensor:
     array([[-1.,  0.],
            [ 0., -1.]], dtype=float32)
     """
-    return apply("Expm", input, name=name)  # type: ignore[no-any-return]
+    return apply("Expm", input, name=name)

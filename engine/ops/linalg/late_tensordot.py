@@ -26,7 +26,7 @@ def late_tensordot(a: Tensor, b: Tensor, axes: Any, name: str | None) -> Tensor:
         left = _reshape_to_matrix(a, left_free, ours, first=True)
         right = _reshape_to_matrix(b, right_free, theirs, first=False)
     product = apply("MatMul", left, right, transpose_a=False, transpose_b=False)
-    return apply("Reshape", product, join_vectors(_sizes_along(a, left_free), _sizes_along(b, right_free)), name=name)  # type: ignore[no-any-return]
+    return apply("Reshape", product, join_vectors(_sizes_along(a, left_free), _sizes_along(b, right_free)), name=name)
 
 
 def _summed_dimensions(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,11 +62,11 @@ def _summed_dimensions(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tenso
 def _free_dimensions(x: Tensor, axes: Tensor) -> Tensor:
     """Return the dimensions that are not among the axes."""
     rank = rank_of(x)
-    return apply("BooleanMask", number_range(0, rank), apply("LogicalNot", mark_axes(axes, rank)))  # type: ignore[no-any-return]
+    return apply("BooleanMask", number_range(0, rank), apply("LogicalNot", mark_axes(axes, rank)))
 
 
 def _sizes_along(x: Tensor, axes: Tensor) -> Tensor:
-    return apply("Gather", shape_of(x), axes, axis=0, batch_dims=0)  # type: ignore[no-any-return]
+    return apply("Gather", shape_of(x), axes, axis=0, batch_dims=0)
 
 
 def _check_sizes(a: Tensor, b: Tensor, ours: Tensor, theirs: Tensor) -> Operation:
@@ -90,4 +90,4 @@ def _reshape_to_matrix(x: Tensor, free: Tensor, summed: Tensor, first: bool) -> 
     order = (free, summed) if first else (summed, free)
     # The product over no dimensions is 1: outer products and scalars need no cases of their own.
     sizes = [apply("Prod", _sizes_along(x, each), axis=(0,), keepdims=False) for each in order]
-    return apply("Reshape", permute_dimensions(x, join_vectors(*order)), apply("Stack", sizes, axis=0))  # type: ignore[no-any-return]
+    return apply("Reshape", permute_dimensions(x, join_vectors(*order)), apply("Stack", sizes, axis=0))

@@ -91,7 +91,7 @@ def _of_vectors(x: Tensor, ord: Any, axis: Any, keepdims: bool, name: str | None
     if isinstance(ord, bool) or not isinstance(ord, (int, float, np.number)) or math.isnan(ord):
         raise _no_norm(ord, "vectors", "'euclidean', or a number")
     if ord == 2:
-        return apply("Sqrt", reduce_sum(apply("Square", size), axis, keepdims), name=name)  # type: ignore[no-any-return]
+        return apply("Sqrt", reduce_sum(apply("Square", size), axis, keepdims), name=name)
     if ord == 1:
         return reduce_sum(size, axis, keepdims, name)
     if math.isinf(ord):
@@ -99,7 +99,7 @@ def _of_vectors(x: Tensor, ord: Any, axis: Any, keepdims: bool, name: str | None
     if ord == 0:
         return reduce_sum(cast(apply("NotEqual", size, 0), size.dtype), axis, keepdims, name)
     total = reduce_sum(size ** float(ord), axis, keepdims)
-    return apply("Pow", total, 1 / float(ord), name=name)  # type: ignore[no-any-return]
+    return apply("Pow", total, 1 / float(ord), name=name)
 
 
 def _of_matrices(x: Tensor, ord: Any, rows: int, columns: int, keepdims: bool, name: str | None) -> Tensor:
@@ -119,16 +119,16 @@ def _of_matrices(x: Tensor, ord: Any, rows: int, columns: int, keepdims: bool, n
             hint="axis=(-2, -1) takes the last two dimensions",
         )
     if ord in ("euclidean", "fro"):
-        return apply("Sqrt", reduce_sum(apply("Square", apply("Abs", x)), [rows, columns], keepdims), name=name)  # type: ignore[no-any-return]
+        return apply("Sqrt", reduce_sum(apply("Square", apply("Abs", x)), [rows, columns], keepdims), name=name)
     if ord in ("nuc", 2, -2):
         value = _by_singular_values(x, ord, rows, columns, keepdims)
-        return apply("Identity", value, name=name)  # type: ignore[no-any-return]
+        return apply("Identity", value, name=name)
     # Order 1 compares the sums of columns, taken along the rows; order infinity the sums of rows.
     along, across = (rows, columns) if abs(ord) == 1 else (columns, rows)
     # Both reductions keep their dimensions, because `across` counts in the unreduced tensor.
     sums = reduce_sum(apply("Abs", x), along, True)
     result = (reduce_max if ord > 0 else reduce_min)(sums, across, True)
-    return apply("Identity", result if keepdims else squeeze(result, [rows, columns]), name=name)  # type: ignore[no-any-return]
+    return apply("Identity", result if keepdims else squeeze(result, [rows, columns]), name=name)
 
 
 def _by_singular_values(x: Tensor, ord: Any, rows: int, columns: int, keepdims: bool) -> Tensor:

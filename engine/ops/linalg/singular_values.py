@@ -295,4 +295,4 @@ def pinv(a: Any, rcond: float | None = None, validate_args: bool = False, name: 
             hint="leave it out",
         )
     cut = None if rcond is None else float(rcond)
-    return apply("PseudoInverse", convert_to_tensor(a), name=name, rcond=cut)  # type: ignore[no-any-return]
+    return apply("PseudoInverse", convert_to_tensor(a), name=name, rcond=cut)

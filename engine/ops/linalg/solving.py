@@ -45,7 +45,7 @@ def _solution_shape(op: Operation) -> Shape:
         )
     # Either operand may know the number of equations.
     rows = b[-2] if a[-1] is None else a[-1]
-    return a[:-2].broadcast(b[:-2]) + Shape([rows, b[-1]])  # type: ignore[no-any-return]
+    return a[:-2].broadcast(b[:-2]) + Shape([rows, b[-1]])
 
 
 def _in_batches(xp: Any, a: Any, b: Any, what: str) -> tuple[Any, Any]:
@@ -129,7 +129,7 @@ def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None 
     >>> tg.function(lambda: tg.matrix_solve([[2.0, 0.0], [1.0, 4.0]], [[2.0], [9.0]])).sync().tolist()
     [[1.0], [2.0]]
     """
-    return apply("MatrixSolve", matrix, rhs, name=name, adjoint=bool(adjoint))  # type: ignore[no-any-return]
+    return apply("MatrixSolve", matrix, rhs, name=name, adjoint=bool(adjoint))
 
 
 def _substitute_rows(a: Any, b: Any, lower: bool) -> Any:
@@ -249,9 +249,7 @@ def matrix_triangular_solve(
     >>> tg.function(lambda: tg.matrix_triangular_solve([[2.0, 7.0], [1.0, 4.0]], [[2.0], [9.0]])).sync().tolist()
     [[1.0], [2.0]]
     """
-    return apply(  # type: ignore[no-any-return]
-        "MatrixTriangularSolve", matrix, rhs, name=name, lower=bool(lower), adjoint=bool(adjoint)
-    )
+    return apply("MatrixTriangularSolve", matrix, rhs, name=name, lower=bool(lower), adjoint=bool(adjoint))
 
 
 define(
@@ -305,4 +303,4 @@ def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -
     """
     if adjoint:
         return matrix_transpose(apply("MatrixInverse", convert_to_tensor(input)), name, conjugate=True)
-    return apply("MatrixInverse", input, name=name)  # type: ignore[no-any-return]
+    return apply("MatrixInverse", input, name=name)

@@ -59,7 +59,7 @@ def _part_shape(op: Operation) -> Shape:
             operation=op,
             hint="matrix_diag_part takes the diagonals of a batch of matrices",
         )
-    return first.merge(second)  # type: ignore[no-any-return]
+    return first.merge(second)
 
 
 def _compute_diag_part(xp: Any, x: Any) -> Any:
@@ -110,7 +110,7 @@ def diag(diagonal: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.diag([[1, 2]])).sync().shape
     (1, 2, 1, 2)
     """
-    return apply("Diag", diagonal, name=name)  # type: ignore[no-any-return]
+    return apply("Diag", diagonal, name=name)
 
 
 @public
@@ -140,4 +140,4 @@ def diag_part(input: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.diag_part([[1, 2], [3, 4]])).sync()
     array([1, 4], dtype=int32)
     """
-    return apply("DiagPart", input, name=name)  # type: ignore[no-any-return]
+    return apply("DiagPart", input, name=name)

@@ -71,9 +71,9 @@ def matrix_transpose(a: Any, name: str | None = None, conjugate: bool = False) -
         x = conj(x)
     # MatrixTranspose needs no known rank, and its shape rule refuses ranks below 2.
     if x.rank is None or x.rank < 2:
-        return apply("MatrixTranspose", x, name=name)  # type: ignore[no-any-return]
+        return apply("MatrixTranspose", x, name=name)
     perm = (*range(x.rank - 2), x.rank - 1, x.rank - 2)
-    return apply("Transpose", x, name=name, perm=perm)  # type: ignore[no-any-return]
+    return apply("Transpose", x, name=name, perm=perm)
 
 
 def adjoint(x: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
            [0, 0, 9]], dtype=int32)
     """
     lower, upper = index_tensor(num_lower), index_tensor(num_upper)
-    return apply("MatrixBandPart", input, lower, upper, name=name)  # type: ignore[no-any-return]
+    return apply("MatrixBandPart", input, lower, upper, name=name)
 
 
 def take_triangle(x: Tensor, lower: bool) -> Tensor:

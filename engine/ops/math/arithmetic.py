@@ -160,7 +160,7 @@ def _slope_exponent(x: Tensor, y: Tensor) -> Tensor:
     if known is not None and known.all():
         return y - 1
     ended = apply("LogicalAnd", apply("Equal", x, 0), apply("Equal", y, 0))
-    return apply("Where", ended, 1, y - 1)  # type: ignore[no-any-return]
+    return apply("Where", ended, 1, y - 1)
 
 
 def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -280,7 +280,7 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.atan2(np.array([1.0, -1.0]), -1.0)).sync()
     array([ 2.35619449, -2.35619449])
     """
-    return apply("Atan2", y, x, name=name)  # type: ignore[no-any-return]
+    return apply("Atan2", y, x, name=name)
 
 
 @keep_dtype
@@ -434,7 +434,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
     terms = [inputs] if isinstance(inputs, Tensor) else list_argument(inputs, "add_n")
     if not terms:
         raise GraphError("add_n needs at least one term", got=inputs, hint="use zeros for an empty sum")
-    return apply("AddN", terms, name=name)  # type: ignore[no-any-return]
+    return apply("AddN", terms, name=name)
 
 
 @public

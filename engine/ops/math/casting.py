@@ -107,7 +107,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     tensor, wanted = convert_to_tensor(x), dtypes.as_dtype(dtype)
     if tensor.dtype is wanted:
         return tensor
-    return apply("Cast", tensor, name=name, dtype=wanted)  # type: ignore[no-any-return]
+    return apply("Cast", tensor, name=name, dtype=wanted)
 
 
 def as_before(y: Tensor, dtype: dtypes.DType, name: str | None = None) -> Tensor:

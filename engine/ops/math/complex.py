@@ -187,4 +187,4 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     """
     parts = convert_alike(real, imag, default=dtypes.float32)
     dtype = dtypes.complex128 if parts[0].dtype is dtypes.float64 else dtypes.complex64
-    return apply("Complex", *parts, name=name, dtype=dtype)  # type: ignore[no-any-return]
+    return apply("Complex", *parts, name=name, dtype=dtype)

@@ -27,18 +27,18 @@ def _indices_along_last(x: Tensor) -> Tensor:
     if isinstance(size, int):
         return constant(np.arange(size).astype(x.dtype.numpy))
     places = apply("Range", constant(np.int32(0)), size, constant(np.int32(1)))
-    return apply("Cast", places, dtype=x.dtype)  # type: ignore[no-any-return]
+    return apply("Cast", places, dtype=x.dtype)
 
 
 def _length_in_dtype(x: Tensor) -> Tensor:
     """Return the last dimension as a number of the signal's dtype."""
-    return apply("Cast", size_along(x, -1), dtype=x.dtype)  # type: ignore[no-any-return]
+    return apply("Cast", size_along(x, -1), dtype=x.dtype)
 
 
 def _orthonormal_scales(x: Tensor, first: float) -> Tensor:
     """Return `first` for index 0 and ``sqrt(0.5)`` for all others."""
     one, other = (constant(np.asarray(v, x.dtype.numpy)) for v in (first, math.sqrt(0.5)))
-    return apply("Where", apply("Equal", _indices_along_last(x), 0), one, other)  # type: ignore[no-any-return]
+    return apply("Where", apply("Equal", _indices_along_last(x), 0), one, other)
 
 
 def _half_sample_phase(x: Tensor, sign: int) -> Tensor:
@@ -144,7 +144,7 @@ def dct(
     array([4., 0.])
     """
     x = _read_signal(input, type, n, axis, norm)
-    return apply("Identity", _TYPES[type](x, norm is not None), name=name)  # type: ignore[no-any-return]
+    return apply("Identity", _TYPES[type](x, norm is not None), name=name)
 
 
 @public
@@ -182,4 +182,4 @@ def idct(
     if n is not None:
         raise GraphError("idct does not change the length", wanted="n=None", got=n, hint="slice or pad it")
     x = _read_signal(input, type, n, axis, norm)
-    return apply("Identity", _TYPES[_INVERSES[type]](x, norm is not None), name=name)  # type: ignore[no-any-return]
+    return apply("Identity", _TYPES[_INVERSES[type]](x, norm is not None), name=name)

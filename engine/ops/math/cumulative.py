@@ -103,7 +103,7 @@ def apply_scan(type: str, x: Any, axis: Any, exclusive: bool, reverse: bool, nam
     late = late_axis(axis)
     if late is not None:
         return along_last(type, x, late, name, **how)
-    return apply(type, x, name=name, axis=static_int(axis), **how)  # type: ignore[no-any-return]
+    return apply(type, x, name=name, axis=static_int(axis), **how)
 
 
 def _factors_gradient(x: Tensor, g: Tensor, axis: int, comparison: str) -> Tensor:
@@ -117,7 +117,7 @@ def _factors_gradient(x: Tensor, g: Tensor, axis: int, comparison: str) -> Tenso
     factors = apply("Where", included, apply("ExpandDims", x, axis=rows), 1)
     others = apply("ProdOthers", factors, axis=columns)
     cotangent = apply("ExpandDims", g, axis=columns) * conj(others)
-    return apply("Sum", apply("Where", included, cotangent, 0), axis=(rows,))  # type: ignore[no-any-return]
+    return apply("Sum", apply("Where", included, cotangent, 0), axis=(rows,))
 
 
 @keep_dtype
@@ -196,7 +196,7 @@ def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
     if x.rank is not None:
         reduced_axes(axes, x.rank)
     if len(axes) == 1:
-        return apply("Prod", x, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+        return apply("Prod", x, name=name, axis=axes, keepdims=bool(keepdims))
     # One axis at a time, because `ProdOthers` in the gradient runs along a single axis.
     for a in axes:
         x = apply("Prod", x, axis=(a,), keepdims=True)
@@ -208,7 +208,7 @@ def _full_product(x: Tensor, keepdims: bool, name: str | None) -> Tensor:
     if not keepdims:
         return product
     ones = ones_like(shape_of(x)) if x.rank is None else i32([1] * x.rank)
-    return apply("Reshape", product, ones)  # type: ignore[no-any-return]
+    return apply("Reshape", product, ones)
 
 
 def _cumprod_gradient(op: Operation, g: Tensor) -> list[Any]:

@@ -102,7 +102,7 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
     >>> tg.function(lambda: tg.reduce_std([[1.0, 3.0], [5.0, 11.0]], axis=1)).sync()
     array([1., 3.], dtype=float32)
     """
-    return apply("Sqrt", reduce_variance(input_tensor, axis, keepdims), name=name)  # type: ignore[no-any-return]
+    return apply("Sqrt", reduce_variance(input_tensor, axis, keepdims), name=name)
 
 
 @public

@@ -86,7 +86,7 @@ def abs(x: Any, name: str | None = None) -> Tensor:
     """
     if is_sparse(x):
         return x.with_values(apply("Abs", x.values, name=name))  # type: ignore[no-any-return]
-    return apply("Abs", x, name=name)  # type: ignore[no-any-return]
+    return apply("Abs", x, name=name)
 
 
 def _sign_gradient(x: Tensor, y: Tensor, g: Tensor) -> Tensor:

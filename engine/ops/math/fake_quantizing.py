@@ -117,7 +117,7 @@ def _apply_fake_quant(x: Any, low: Any, high: Any, num_bits: int, narrow_range: 
     bits = static_int(num_bits, "num_bits")
     if not 2 <= bits <= 16:
         raise GraphError("this is no number of bits to quantize to", wanted="2 to 16", got=bits, hint="8 is common")
-    return apply("FakeQuant", x, low, high, name=name, num_bits=bits, narrow_range=bool(narrow_range))  # type: ignore[no-any-return]
+    return apply("FakeQuant", x, low, high, name=name, num_bits=bits, narrow_range=bool(narrow_range))
 
 
 @public

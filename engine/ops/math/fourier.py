@@ -54,7 +54,7 @@ def _count_points(x: Tensor, rank: int, dtype: Any) -> Tensor:
     if known is not None and None not in known:
         return constant(np.asarray(math.prod(d for d in known if d is not None), dtype.numpy))
     sizes = [size_along(x, axis) for axis in last_axes(rank)]
-    return apply("Cast", math.prod(sizes[1:], start=sizes[0]), dtype=dtype)  # type: ignore[no-any-return]
+    return apply("Cast", math.prod(sizes[1:], start=sizes[0]), dtype=dtype)
 
 
 def _batch_transform(op: Operation, varying: Sequence[bool]) -> Batched | None:
@@ -125,14 +125,14 @@ def _real_transform(xp: Any, x: Any, rank: int, dtype: Any) -> Any:
 
 def _is_single(bins: Tensor, size: Tensor) -> Tensor:
     """Return a mask of the frequencies without a negative counterpart: 0 and half the sampling rate."""
-    return apply("LogicalOr", apply("Equal", bins, 0), apply("Equal", bins * 2, size))  # type: ignore[no-any-return]
+    return apply("LogicalOr", apply("Equal", bins, 0), apply("Equal", bins * 2, size))
 
 
 def _weight_frequencies(spectrum: Tensor, size: Tensor, single: float, double: float) -> Tensor:
     """Multiply the frequencies of `_is_single` by `single`, and all others by `double`."""
     bins = apply("Range", constant(np.int32(0)), size // 2 + 1, constant(np.int32(1)))
     single_, double_ = (constant(np.asarray(v, spectrum.dtype.numpy)) for v in (single, double))
-    return spectrum * apply("Where", _is_single(bins, size), single_, double_)  # type: ignore[no-any-return]
+    return spectrum * apply("Where", _is_single(bins, size), single_, double_)
 
 
 def _real_gradient(op: Operation, g: Tensor) -> list[Any]:

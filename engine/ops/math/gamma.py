@@ -114,7 +114,7 @@ def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.polygamma(1.0, np.array([1.0, 2.0]))).sync()
     array([1.64493407, 0.64493407])
     """
-    return apply("Polygamma", a, x, name=name)  # type: ignore[no-any-return]
+    return apply("Polygamma", a, x, name=name)
 
 
 def _zeta_gradient(x: Tensor, q: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -165,7 +165,7 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.zeta(np.array([2.0, 4.0]), 1.0)).sync()
     array([1.64493407, 1.08232323])
     """
-    return apply("Zeta", x, q, name=name)  # type: ignore[no-any-return]
+    return apply("Zeta", x, q, name=name)
 
 
 def _zeta_slope_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -215,6 +215,4 @@ def lbeta(x: Any, name: str | None = None) -> Tensor:
     array([1.        , 0.08333333])
     """
     values = convert_to_tensor(x)
-    return apply(  # type: ignore[no-any-return]
-        "Sub", reduce_sum(lgamma(values), -1), lgamma(reduce_sum(values, -1)), name=name
-    )
+    return apply("Sub", reduce_sum(lgamma(values), -1), lgamma(reduce_sum(values, -1)), name=name)

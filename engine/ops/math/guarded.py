@@ -141,8 +141,8 @@ def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Tensor:
         )
     point = convert_to_tensor(x)
     if not coeffs:
-        return apply("Identity", zeros_like(point), name=name)  # type: ignore[no-any-return]
+        return apply("Identity", zeros_like(point), name=name)
     value = convert_to_tensor(coeffs[0], point.dtype)
     for coefficient in coeffs[1:]:
         value = value * point + convert_to_tensor(coefficient, point.dtype)
-    return apply("Identity", value, name=name)  # type: ignore[no-any-return]
+    return apply("Identity", value, name=name)

@@ -114,7 +114,7 @@ def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.igamma(1.0, np.array([0.0, 1.0, np.inf]))).sync()
     array([0.        , 0.63212056, 1.        ])
     """
-    return apply("Igamma", a, x, name=name)  # type: ignore[no-any-return]
+    return apply("Igamma", a, x, name=name)
 
 
 @public
@@ -137,7 +137,7 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.igammac(1.0, np.array([0.0, 1.0, 100.0]))).sync()
     array([1.00000000e+00, 3.67879441e-01, 3.72007598e-44])
     """
-    return apply("Igammac", a, x, name=name)  # type: ignore[no-any-return]
+    return apply("Igammac", a, x, name=name)
 
 
 def _log_slopes(a: Tensor, x: Tensor, order: int) -> Tensor:
@@ -225,4 +225,4 @@ def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.betainc(2.0, 1.0, np.array([0.5, 1.0]))).sync()
     array([0.25, 1.  ])
     """
-    return apply("Betainc", a, b, x, name=name)  # type: ignore[no-any-return]
+    return apply("Betainc", a, b, x, name=name)

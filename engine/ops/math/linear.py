@@ -242,9 +242,7 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
     >>> tg.function(lambda: tg.matmul(tg.ones([5, 1, 2, 3]), tg.ones([4, 3, 6]))).sync().shape
     (5, 4, 2, 6)
     """
-    return apply(  # type: ignore[no-any-return]
-        "MatMul", a, b, name=name, transpose_a=bool(transpose_a), transpose_b=bool(transpose_b)
-    )
+    return apply("MatMul", a, b, name=name, transpose_a=bool(transpose_a), transpose_b=bool(transpose_b))
 
 
 @public
@@ -266,4 +264,4 @@ def l2_loss(t: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.l2_loss([3.0, 4.0])).sync()
     array(12.5, dtype=float32)
     """
-    return apply("Mul", reduce_sum(apply("Square", t)), 0.5, name=name)  # type: ignore[no-any-return]
+    return apply("Mul", reduce_sum(apply("Square", t)), 0.5, name=name)

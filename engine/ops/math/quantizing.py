@@ -65,7 +65,7 @@ def _round_away(x: Tensor) -> Tensor:
     size = abs(x)
     # `floor(size + 0.5)` would round 0.49999997 up, because this sum is 1 in float32
     whole = floor(size)
-    return sign(x) * (whole + apply("Cast", size - whole >= 0.5, dtype=x.dtype))  # type: ignore[no-any-return]
+    return sign(x) * (whole + apply("Cast", size - whole >= 0.5, dtype=x.dtype))
 
 
 def _range_ends(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wide: DType) -> tuple[Tensor, Tensor]:
@@ -76,7 +76,8 @@ def _range_ends(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wid
     rank = known_rank(x, "a range for each slice")
     # dimensions of size 1 after the axis let the ends broadcast with the slices
     after = [1] * (rank - 1 - axis_within(axis, rank))
-    return tuple(apply("Reshape", r, index_tensor([-1, *after])) for r in (low, high))
+    shape = index_tensor([-1, *after])
+    return apply("Reshape", low, shape), apply("Reshape", high, shape)
 
 
 def _slice_axis(axis: Any) -> int | None:
@@ -263,7 +264,7 @@ def dequantize(
             flat = apply("Equal", high, low)
             start = apply("Where", flat, low, _round_away(low / apply("Where", flat, 1, scale)) * scale)
         found = (value - least) * scale + start
-    return apply("Cast", found, name=name, dtype=wanted)  # type: ignore[no-any-return]
+    return apply("Cast", found, name=name, dtype=wanted)
 
 
 def _one_level(low: Any, high: Any, dtype: DType) -> Tensor:
@@ -276,7 +277,7 @@ def _zero_offset(low: Any, high: Any, dtype: DType) -> Tensor:
     """Return the integer that represents 0 by MIN_FIRST, the mode of matrix products."""
     low, high = (convert_to_tensor(v, dtypes.float32) for v in (low, high))
     _, start = _first_range(low, high, _bits_of_dtype(dtype))
-    return int(dtype.min) - apply("Cast", start, dtype=dtypes.float64)  # type: ignore[no-any-return]
+    return int(dtype.min) - apply("Cast", start, dtype=dtypes.float64)
 
 
 @public

@@ -277,7 +277,7 @@ def random_uniform(
     wanted, size = dtypes.as_dtype(dtype), shape_vector(shape)
     if wanted.is_integer:
         low, high = convert_to_tensor(minval, wanted), bound_of(maxval, wanted)
-        return apply("RandomUniformInt", size, low, high, [], name=name, seed=seed_or_next(seed))  # type: ignore[no-any-return]
+        return apply("RandomUniformInt", size, low, high, [], name=name, seed=seed_or_next(seed))
     draw: Tensor = apply("RandomUniform", size, [], name=name, dtype=wanted, seed=seed_or_next(seed))
     return scale_draw(draw, 1 if maxval is None else maxval, minval)
 

@@ -159,7 +159,7 @@ def _declare_reduction(
         if late is not None:
             return reduce_late_axes(type, input_tensor, late, bool(keepdims), name)
         axes = None if axis is None else static_ints(axis)
-        return apply(type, input_tensor, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+        return apply(type, input_tensor, name=name, axis=axes, keepdims=bool(keepdims))
 
     public.__name__ = public.__qualname__ = function
     public.__doc__ = f"""{summary}
@@ -224,7 +224,7 @@ def _count_reduced(op: Operation) -> Tensor:
             return scalar_like(math.prod(gone), x)
     # Without results the quotient is unused; the maximum only keeps it from dividing by 0.
     size: Tensor = apply("Size", x) // apply("Maximum", apply("Size", y), 1)
-    return apply("Cast", size, dtype=x.dtype)  # type: ignore[no-any-return]
+    return apply("Cast", size, dtype=x.dtype)
 
 
 def _compute_mean(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -257,7 +257,7 @@ def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
     x, y = op.inputs[0], op.outputs[0]
     mask = apply("Equal", x, unreduce(y, op))
     ties = apply("Sum", apply("Cast", mask, dtype=x.dtype), axis=op.attrs["axis"], keepdims=op.attrs["keepdims"])
-    return apply("Where", mask, unreduce(g / ties, op), 0)  # type: ignore[no-any-return]
+    return apply("Where", mask, unreduce(g / ties, op), 0)
 
 
 reduce_max: Reduction = _declare_reduction(

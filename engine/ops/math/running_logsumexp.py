@@ -80,7 +80,7 @@ def _logsumexp_gradient(op: Operation, g: Tensor) -> list[Any]:
 def _exp_sum(op: Operation, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Return the CumulativeExpSum in the other direction."""
     attrs = {key: op.attrs[key] for key in _RUNNING}
-    return apply("CumulativeExpSum", g, a, b, **{**attrs, "reverse": not attrs["reverse"]})  # type: ignore[no-any-return]
+    return apply("CumulativeExpSum", g, a, b, **{**attrs, "reverse": not attrs["reverse"]})
 
 
 def _exp_sums(xp: Any, g: Any, a: Any, b: Any, axis: int, exclusive: bool, reverse: bool) -> Any:

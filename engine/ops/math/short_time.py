@@ -160,6 +160,6 @@ def inverse_stft_window_fn(
         squares = apply("Reshape", fit_sizes(forward * forward, [parts * step]), [parts, step])
         # Adding zeros repeats the row of sums for all parts.
         total = apply("Sum", squares, axis=(0,), keepdims=True) + [[0.0]] * parts
-        return apply("RealDiv", forward, apply("Reshape", total, [parts * step])[:length], name=name)  # type: ignore[no-any-return]
+        return apply("RealDiv", forward, apply("Reshape", total, [parts * step])[:length], name=name)
 
     return inverse_window

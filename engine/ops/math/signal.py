@@ -28,7 +28,7 @@ def _roll_by_half(x: Any, axes: Any, forward: bool, name: str | None) -> Tensor:
         before = (slice(None),) * at
         halves = [tensor[(*before, slice(middle, None))], tensor[(*before, slice(None, middle))]]
         tensor = apply("Concat", halves, axis=at)
-    return apply("Identity", tensor, name=name)  # type: ignore[no-any-return]
+    return apply("Identity", tensor, name=name)
 
 
 @public
@@ -234,9 +234,7 @@ def _gather_frames(x: Tensor, axis: int, count: Any, length: int, step: int, nam
     starts = apply("Range", constant(np.int32(0)), _as_int32(count), constant(np.int32(1))) * (step // piece)
     places = apply("ExpandDims", starts, axis=-1) + constant(np.arange(length // piece, dtype=np.int32))
     frames = apply("Gather", rows, places, axis=axis)
-    return apply(  # type: ignore[no-any-return]
-        "Reshape", frames, index_tensor([*dims[:axis], count, length, *dims[axis + 1 :]]), name=name
-    )
+    return apply("Reshape", frames, index_tensor([*dims[:axis], count, length, *dims[axis + 1 :]]), name=name)
 
 
 def _as_int32(value: Any) -> Tensor:
@@ -283,4 +281,4 @@ def overlap_and_add(signal: Any, frame_step: int, name: str | None = None) -> Te
     x = fit_sizes(x, [parts * rows, step])
     x = apply("Sum", apply("Reshape", x, index_tensor([*dims, parts, rows, step])), axis=(-3,))
     x = apply("Reshape", x, index_tensor([*dims, rows * step]))
-    return apply("Identity", fit_sizes(x, [(frames - 1) * step + length]), name=name)  # type: ignore[no-any-return]
+    return apply("Identity", fit_sizes(x, [(frames - 1) * step + length]), name=name)

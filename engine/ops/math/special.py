@@ -71,7 +71,7 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
     array([0.47693628, 8.14861622])
     """
     # `erfinv(1 - x)` would lose the digits of a small x.
-    return apply("Mul", ndtri(convert_to_tensor(x) * 0.5), -math.sqrt(0.5), name=name)  # type: ignore[no-any-return]
+    return apply("Mul", ndtri(convert_to_tensor(x) * 0.5), -math.sqrt(0.5), name=name)
 
 
 expint: Unary = declare_unary(
@@ -118,7 +118,7 @@ def _spence_slope(x: Tensor) -> Tensor:
     series: Any = 0.0
     for k in range(_TERMS, 0, -1):
         series = series * -small + 1 / k
-    return apply("Where", near, -series, -(log(far) / large))  # type: ignore[no-any-return]
+    return apply("Where", near, -series, -(log(far) / large))
 
 
 spence: Unary = declare_unary(
@@ -194,7 +194,7 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     a, b = convert_alike(x, y, default=dtypes.float32)
     zero = apply("Equal", a, 0)
     # The inner choice keeps the gradient of the dropped quotient finite.
-    return apply("Where", zero, 0, a / apply("Where", zero, 1, b), name=name)  # type: ignore[no-any-return]
+    return apply("Where", zero, 0, a / apply("Where", zero, 1, b), name=name)
 
 
 @public
@@ -220,4 +220,4 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
     a, b = convert_alike(x, y, default=dtypes.float32)
     zero = apply("Equal", a, 0)
     # The inner choice keeps the gradient of the dropped logarithm finite.
-    return apply("Where", zero, 0, a * log1p(apply("Where", zero, 0, b)), name=name)  # type: ignore[no-any-return]
+    return apply("Where", zero, 0, a * log1p(apply("Where", zero, 0, b)), name=name)

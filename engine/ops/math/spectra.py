@@ -32,10 +32,10 @@ def _pad_ends(x: Tensor, after: list[Any]) -> Tensor:
     """Append zeros along the last dimensions."""
     rows = [[0, n] for n in after]
     if x.rank is not None:
-        return apply("Pad", x, index_tensor([[0, 0]] * (x.rank - len(rows)) + rows), 0)  # type: ignore[no-any-return]
+        return apply("Pad", x, index_tensor([[0, 0]] * (x.rank - len(rows)) + rows), 0)
     # The step counts the leading dimensions, each with a row of zeros.
     before = apply("Fill", index_tensor([apply("Rank", x) - len(rows), 2]), np.int32(0))
-    return apply("Pad", x, apply("Concat", [before, index_tensor(rows)], axis=0), 0)  # type: ignore[no-any-return]
+    return apply("Pad", x, apply("Concat", [before, index_tensor(rows)], axis=0), 0)
 
 
 def fit_sizes(x: Tensor, sizes: Sequence[Any]) -> Tensor:
@@ -104,7 +104,7 @@ def _complex_transform(name_: str, rank: int, inverse: bool, example: str) -> An
     """Declare the public function of a transform of complex signals."""
 
     def public(input: Any, name: str | None = None) -> Tensor:
-        return apply("FFT", input, name=name, rank=rank, inverse=inverse)  # type: ignore[no-any-return]
+        return apply("FFT", input, name=name, rank=rank, inverse=inverse)
 
     kind = "Inverse discrete" if inverse else "Discrete"
     return _publish_transform(
@@ -152,7 +152,7 @@ def _real_spectrum(name_: str, rank: int, example: str) -> Any:
         if fft_length is not None:
             # The signal is cut or padded, not its spectrum.
             x = fit_sizes(x, _read_fft_length(fft_length, rank))
-        return apply("RFFT", x, name=name, rank=rank, dtype=COMPLEX_OF[x.dtype])  # type: ignore[no-any-return]
+        return apply("RFFT", x, name=name, rank=rank, dtype=COMPLEX_OF[x.dtype])
 
     return _publish_transform(
         public,
@@ -199,7 +199,7 @@ def _real_signal(name_: str, rank: int, example: str) -> Any:
             # The spectrum is cut or padded to the frequencies of a signal of `size` samples.
             x = fit_sizes(x, [*others, size // 2 + 1])
         length = constant(np.int32(size)) if isinstance(size, int) else size
-        return apply("IRFFT", x, length, name=name, rank=rank)  # type: ignore[no-any-return]
+        return apply("IRFFT", x, length, name=name, rank=rank)
 
     return _publish_transform(
         public,

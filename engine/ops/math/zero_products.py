@@ -32,12 +32,12 @@ _INF, _NAN = float("inf"), float("nan")
 
 def multiply_unless_zero(g: Tensor, slope: Tensor) -> Tensor:
     """Return ``g * slope``, with 0 where `g` is 0."""
-    return apply("MulNoNan", slope, g)  # type: ignore[no-any-return]
+    return apply("MulNoNan", slope, g)
 
 
 def divide_unless_zero(g: Tensor, divisor: Tensor) -> Tensor:
     """Return ``g / divisor``, with 0 where `g` is 0."""
-    return apply("DivOrZero", g, divisor)  # type: ignore[no-any-return]
+    return apply("DivOrZero", g, divisor)
 
 
 @keep_dtype

@@ -99,7 +99,7 @@ def softplus(features: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.softplus(np.array([0.0, 100.0]))).sync()
     array([  0.69314718, 100.        ])
     """
-    return apply("Softplus", features, name=name)  # type: ignore[no-any-return]
+    return apply("Softplus", features, name=name)
 
 
 _define_activation(
@@ -129,7 +129,7 @@ def softsign(features: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.softsign([1.0, -3.0])).sync()
     array([ 0.5 , -0.75], dtype=float32)
     """
-    return apply("Softsign", features, name=name)  # type: ignore[no-any-return]
+    return apply("Softsign", features, name=name)
 
 
 _define_activation(
@@ -164,7 +164,7 @@ def relu(features: Any, name: str | None = None) -> Tensor:
     >>> tg.grad(lambda x: tg.reduce_sum(tg.relu(x))).sync(np.array([-1.0, 0.0, 2.0]))
     array([0., 0., 1.])
     """
-    return apply("Relu", features, name=name)  # type: ignore[no-any-return]
+    return apply("Relu", features, name=name)
 
 
 _define_activation(
@@ -195,7 +195,7 @@ def relu6(features: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.relu6([-1.0, 2.0, 8.0])).sync()
     array([0., 2., 6.], dtype=float32)
     """
-    return apply("Relu6", features, name=name)  # type: ignore[no-any-return]
+    return apply("Relu6", features, name=name)
 
 
 _define_activation(
@@ -226,7 +226,7 @@ def elu(features: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.elu(np.array([-1.0, 2.0]))).sync()
     array([-0.63212056,  2.        ])
     """
-    return apply("Elu", features, name=name)  # type: ignore[no-any-return]
+    return apply("Elu", features, name=name)
 
 
 # With these constants mean 0 and variance 1 are a stable fixed point from layer to layer.
@@ -260,7 +260,7 @@ def selu(features: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.selu(np.array([-1.0, 2.0]))).sync()
     array([-1.11133074,  2.10140197])
     """
-    return apply("Selu", features, name=name)  # type: ignore[no-any-return]
+    return apply("Selu", features, name=name)
 
 
 _define_activation(
@@ -296,7 +296,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
     >>> tg.function(lambda: tg.leaky_relu([-1.0, 2.0], alpha=0.5)).sync()
     array([-0.5,  2. ], dtype=float32)
     """
-    return apply("LeakyRelu", features, name=name, alpha=float(alpha))  # type: ignore[no-any-return]
+    return apply("LeakyRelu", features, name=name, alpha=float(alpha))
 
 
 @public
@@ -328,7 +328,7 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
         inner = tanh((x + x * square(x) * 0.044715) * math.sqrt(2 / math.pi))
     else:
         inner = erf(x * math.sqrt(0.5))
-    return apply("Mul", x * 0.5, inner + 1, name=name)  # type: ignore[no-any-return]
+    return apply("Mul", x * 0.5, inner + 1, name=name)
 
 
 @public
@@ -350,4 +350,4 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.log_sigmoid(np.array([0.0, -100.0]))).sync()
     array([  -0.69314718, -100.        ])
     """
-    return apply("Neg", softplus(-convert_to_tensor(x)), name=name)  # type: ignore[no-any-return]
+    return apply("Neg", softplus(-convert_to_tensor(x)), name=name)

@@ -36,7 +36,7 @@ def swish(features: Any, name: str | None = None) -> Tensor:
     array([-0.26894142,  0.        ,  1.76159416])
     """
     x = convert_to_tensor(features)
-    return apply("Mul", x, sigmoid(x), name=name)  # type: ignore[no-any-return]
+    return apply("Mul", x, sigmoid(x), name=name)
 
 
 @public

@@ -196,7 +196,7 @@ def batch_normalization(
         factor = factor * scale
     # Scale and shift are computed in the size of the moments: x takes a single multiplication and addition.
     start = -(factor * mean) if offset is None else convert_to_tensor(offset, x.dtype) - factor * mean
-    return apply("Add", x * factor, start, name=name)  # type: ignore[no-any-return]
+    return apply("Add", x * factor, start, name=name)
 
 
 @public

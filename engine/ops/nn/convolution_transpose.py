@@ -260,4 +260,4 @@ def conv2d_backprop_filter(
     last, g = (channels_last(convert_to_tensor(t, images.dtype), 2, first) for t in (images, out_backprop))
     # The result is not transposed: filters have the same order in all data formats.
     attrs = sliding_attrs(2, strides, padding, dilations, first)
-    return apply("ConvFilterGrad", last, index_tensor(filter_sizes), g, name=name, **attrs)  # type: ignore[no-any-return]
+    return apply("ConvFilterGrad", last, index_tensor(filter_sizes), g, name=name, **attrs)

@@ -79,7 +79,7 @@ def _check_blank(blank: int, logits: Shape) -> None:
 
 def _weight_rows(g: Tensor, x: Tensor) -> Tensor:
     """Weight `x`, of the shape of the logits, by the number in `g` of each row of the batch."""
-    return apply("Mul", apply("ExpandDims", g, axis=-1), x)  # type: ignore[no-any-return]
+    return apply("Mul", apply("ExpandDims", g, axis=-1), x)
 
 
 def _loss_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -103,7 +103,7 @@ def _grad_gradient(op: Operation, g: Tensor) -> list[Any]:
 
     def gradient_along(directions: list[Tensor]) -> Tensor:
         rest = (labels, label_length, logit_length, directions)
-        return apply("CTCLossGrad", logits, *rest, blank=op.attrs["blank"])  # type: ignore[no-any-return]
+        return apply("CTCLossGrad", logits, *rest, blank=op.attrs["blank"])
 
     # The operation is linear in each direction, and symmetric: the order of directions does not matter.
     others = [[*directions[:i], *directions[i + 1 :], g] for i in range(len(directions))]
@@ -263,4 +263,4 @@ def ctc_loss(
     if blank < 0 and x.rank == 3 and x.shape[2] is not None:
         blank += x.shape[2]
     given = map(index_tensor, (labels, label_length, logit_length))
-    return apply("CTCLoss", x, *given, name=name, blank=blank)  # type: ignore[no-any-return]
+    return apply("CTCLoss", x, *given, name=name, blank=blank)

@@ -90,7 +90,7 @@ def drop_elements(
         lost = convert_to_tensor(lost, tensor.dtype)
     elif lost == 0:
         # Nothing is dropped, so nothing need be drawn in the step.
-        return apply("Identity", tensor, name=name)  # type: ignore[no-any-return]
+        return apply("Identity", tensor, name=name)
     shape = shape_of(tensor) if noise_shape is None else shape_vector(noise_shape)
     # Numbers from [0, 1) are at least `lost` with probability 1 - `lost`.
     kept = draw(shape, tensor.dtype) >= lost

@@ -174,7 +174,7 @@ def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str
     array([2.], dtype=float32)
     """
     parts = [*_sparse_parts(hypothesis, "hypothesis"), *_sparse_parts(truth, "truth")]
-    return apply("EditDistance", *parts, name=name, normalize=bool(normalize))  # type: ignore[no-any-return]
+    return apply("EditDistance", *parts, name=name, normalize=bool(normalize))
 
 
 @public

@@ -44,7 +44,7 @@ def weighted_cross_entropy_with_logits(
     x = convert_to_tensor(logits)
     # log(sigmoid(x)) is -softplus(-x), and log(1 - sigmoid(x)) is -x - softplus(-x).
     weight = (convert_to_tensor(pos_weight, x.dtype) - 1) * labels + 1
-    return apply("Add", (1 - convert_to_tensor(labels, x.dtype)) * x, weight * softplus(-x), name=name)  # type: ignore[no-any-return]
+    return apply("Add", (1 - convert_to_tensor(labels, x.dtype)) * x, weight * softplus(-x), name=name)
 
 
 @public
@@ -76,9 +76,9 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
     x = of_one_shape(count, x, "targets and log_input")
     loss = apply("Sub", exp(x), x * count, name=name)
     if not compute_full_loss:
-        return loss  # type: ignore[no-any-return]
+        return loss
     is_large = (count < 0) | (count > 1)
     # The approximation is computed for all elements: at 0 the logarithm would be infinite, its gradient NaN.
     safe = apply("Where", is_large, count, 1)
     stirling = safe * log(safe) - safe + log(safe * (2 * math.pi)) * 0.5
-    return loss + apply("Where", is_large, stirling, 0)  # type: ignore[no-any-return]
+    return loss + apply("Where", is_large, stirling, 0)

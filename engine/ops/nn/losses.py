@@ -99,7 +99,7 @@ def softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     array([[0.5, 0.5],
            [1. , 0. ]])
     """
-    return apply("Softmax", logits, name=name, axis=static_int(axis))  # type: ignore[no-any-return]
+    return apply("Softmax", logits, name=name, axis=static_int(axis))
 
 
 def _log_softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -151,7 +151,7 @@ def log_softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.log_softmax(np.array([1000.0, 0.0]))).sync()
     array([    0., -1000.])
     """
-    return apply("LogSoftmax", logits, name=name, axis=static_int(axis))  # type: ignore[no-any-return]
+    return apply("LogSoftmax", logits, name=name, axis=static_int(axis))
 
 
 def _cross_entropy_shape(op: Operation) -> Shape:
@@ -229,9 +229,7 @@ def softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, axis: Any = -
     >>> loss.sync(np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([[1.0, 1.0], [0.0, 100.0]]))
     array([ 0.69314718, -0.        ])
     """
-    return apply(  # type: ignore[no-any-return]
-        "SoftmaxCrossEntropyWithLogits", labels, logits, name=name, axis=static_int(axis)
-    )
+    return apply("SoftmaxCrossEntropyWithLogits", labels, logits, name=name, axis=static_int(axis))
 
 
 def _sparse_shape(op: Operation) -> Shape:
@@ -266,7 +264,7 @@ def _class_numbers(labels: Tensor, logits: Tensor) -> Tensor:
     if count is not None:
         return constant(np.arange(count, dtype=labels.dtype.numpy))
     numbers = apply("Range", 0, shape_of(logits)[-1], 1)
-    return apply("Cast", numbers, dtype=labels.dtype)  # type: ignore[no-any-return]
+    return apply("Cast", numbers, dtype=labels.dtype)
 
 
 def _sparse_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -319,7 +317,7 @@ def sparse_softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, name: 
     >>> loss.sync(np.array([3, 1]), np.array([[1.0, 1.0, 1.0, 1.0], [0.0, 100.0, 0.0, 0.0]]))
     array([1.38629436, 0.        ])
     """
-    return apply("SparseSoftmaxCrossEntropyWithLogits", labels, logits, name=name)  # type: ignore[no-any-return]
+    return apply("SparseSoftmaxCrossEntropyWithLogits", labels, logits, name=name)
 
 
 @public
@@ -345,4 +343,4 @@ def sigmoid_cross_entropy_with_logits(*, labels: Any, logits: Any, name: str | N
     """
     logits = convert_to_tensor(logits)
     # log(sigmoid(x)) is x - softplus(x), and log(1 - sigmoid(x)) is -softplus(x).
-    return apply("Sub", softplus(logits), logits * labels, name=name)  # type: ignore[no-any-return]
+    return apply("Sub", softplus(logits), logits * labels, name=name)

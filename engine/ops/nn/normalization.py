@@ -51,7 +51,7 @@ def along_channels(vector: Tensor, value: Tensor, is_first: bool) -> Tensor:
             operation=value.op,
             hint="set_shape says what is known of a tensor",
         )
-    return apply("Reshape", vector, constant(i32([-1, *[1] * (value.rank - 2)])))  # type: ignore[no-any-return]
+    return apply("Reshape", vector, constant(i32([-1, *[1] * (value.rank - 2)])))
 
 
 @public
@@ -109,7 +109,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
         )
     # Addition alone would broadcast a vector of length 1.
     bias = one_for_each(bias, value, axis)
-    return apply("Add", value, along_channels(bias, value, is_first), name=name)  # type: ignore[no-any-return]
+    return apply("Add", value, along_channels(bias, value, is_first), name=name)
 
 
 @public

@@ -20,7 +20,7 @@ def _apply_pool(
 ) -> Tensor:
     """Pool windows without gaps over `rank` dimensions."""
     attrs = window_attrs(window, strides, 1, padding, rank, is_channels_first(data_format, rank))
-    return apply(type, convert_to_tensor(value), name=name, **attrs)  # type: ignore[no-any-return]
+    return apply(type, convert_to_tensor(value), name=name, **attrs)
 
 
 @public
@@ -329,4 +329,4 @@ def pool(
     first = is_channels_first(data_format, len(window))
     rates, steps = (1 if value is None else value for value in (dilation_rate, strides))
     attrs = window_attrs(window, steps, rates, padding, len(window), first)
-    return apply(types[pooling_type], convert_to_tensor(input), name=name, **attrs)  # type: ignore[no-any-return]
+    return apply(types[pooling_type], convert_to_tensor(input), name=name, **attrs)

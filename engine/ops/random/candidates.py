@@ -83,7 +83,7 @@ def _expected_counts(probability: Tensor, tries: Tensor, num_sampled: int, uniqu
         met = -expm1(count * log1p(-probability))
         # Unique draws without a rejection count like independent draws, as in TensorFlow.
         plain = apply("Where", apply("Equal", tries, num_sampled), plain, met)
-    return apply("Cast", plain, dtype=dtypes.float32)  # type: ignore[no-any-return]
+    return apply("Cast", plain, dtype=dtypes.float32)
 
 
 def build_sampler(
@@ -188,7 +188,7 @@ def uniform_candidate_sampler(
     probability = 1 / static_int(range_max, "range_max") if range_max else 0.0  # `build_sampler` refuses 0 classes
 
     def same_probability(classes: Tensor) -> Tensor:
-        return apply("Fill", shape_of(classes), np.float64(probability))  # type: ignore[no-any-return]
+        return apply("Fill", shape_of(classes), np.float64(probability))
 
     sizes = (num_true, num_sampled, unique, range_max)
     return build_sampler("uniform", _NO_WEIGHTS, same_probability, true_classes, sizes, seed, name)

@@ -97,7 +97,7 @@ def categorical(
     array([[0, 0, 0],
            [1, 1, 1]])
     """
-    return apply(  # type: ignore[no-any-return]
+    return apply(
         "Categorical", logits, num_samples, [], name=name, dtype=dtypes.as_dtype(dtype), seed=seed_or_next(seed)
     )
 
@@ -162,4 +162,4 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
     >>> sorted(cards.tolist()) == list(range(52))
     True
     """
-    return apply("RandomShuffle", value, [], name=name, seed=seed_or_next(seed))  # type: ignore[no-any-return]
+    return apply("RandomShuffle", value, [], name=name, seed=seed_or_next(seed))

@@ -123,7 +123,7 @@ def checked_floating(dtype: Any, what: str) -> DType:
 def at_least_smallest(draw: Tensor) -> Tensor:
     """Return `draw` with numbers below the smallest normal number raised to the latter."""
     # Draws for a small alpha underflow to 0, where a density or logarithm would be infinite.
-    return apply("Maximum", draw, scalar_like(_smallest_normal(draw.dtype), draw))  # type: ignore[no-any-return]
+    return apply("Maximum", draw, scalar_like(_smallest_normal(draw.dtype), draw))
 
 
 def _smallest_normal(dtype: DType) -> float:
@@ -198,9 +198,7 @@ def random_poisson(
     """
     wanted = checked_real(dtype)
     rate = convert_to_tensor(lam) if as_typed(lam) is not None else convert_to_tensor(lam, dtypes.float32)
-    return apply(  # type: ignore[no-any-return]
-        "RandomPoisson", shape_vector(shape), rate, [], name=name, dtype=wanted, seed=seed_or_next(seed)
-    )
+    return apply("RandomPoisson", shape_vector(shape), rate, [], name=name, dtype=wanted, seed=seed_or_next(seed))
 
 
 def checked_real(dtype: Any) -> DType:
@@ -273,4 +271,4 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     # Draws below 2 ** 62 have a negligible bias modulo the number of places.
     low, high = (np.int64(v) for v in (0, 1 << 62))
     draw = apply("RandomUniformInt", apply("Shape", places), low, high, [], seed=seed_or_next(seed))
-    return apply("Slice", tensor, draw % places, sizes, name=name)  # type: ignore[no-any-return]
+    return apply("Slice", tensor, draw % places, sizes, name=name)

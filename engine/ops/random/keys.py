@@ -119,7 +119,7 @@ def fold_in(seed: Any, data: Any, name: str | None = None) -> Tensor:
     (True, False)
     """
     number = np.int64(data) if type(data) is int else data
-    return apply("KeyFoldIn", key_tensor(seed), number, name=name)  # type: ignore[no-any-return]
+    return apply("KeyFoldIn", key_tensor(seed), number, name=name)
 
 
 @public
@@ -153,4 +153,4 @@ def stateless_split(seed: Any, num: int = 2, name: str | None = None) -> Tensor:
     count = static_int(num, "num")
     if count < 1:
         raise ShapeError("a key is split into some", wanted="num of 1 or more", got=count, hint="num=2, say")
-    return apply("KeySplit", key_tensor(seed), name=name, num=count)  # type: ignore[no-any-return]
+    return apply("KeySplit", key_tensor(seed), name=name, num=count)

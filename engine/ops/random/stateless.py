@@ -263,7 +263,7 @@ def stateless_random_uniform(
     wanted, size, key = dtypes.as_dtype(dtype), shape_vector(shape), key_tensor(seed)
     if wanted.is_integer:
         low, high = convert_to_tensor(minval, wanted), bound_of(maxval, wanted)
-        return apply("StatelessUniformInt", size, low, high, key, name=name)  # type: ignore[no-any-return]
+        return apply("StatelessUniformInt", size, low, high, key, name=name)
     draw: Tensor = apply("StatelessUniform", size, key, name=name, dtype=wanted)
     return scale_draw(draw, 1 if maxval is None else maxval, minval)
 
@@ -394,7 +394,7 @@ def stateless_random_poisson(shape: Any, seed: Any, lam: Any, dtype: Any = "int3
     """
     rate = convert_to_tensor(lam) if as_typed(lam) is not None else convert_to_tensor(lam, dtypes.float32)
     key = key_tensor(seed)
-    return apply("StatelessPoisson", shape_vector(shape), rate, key, name=name, dtype=checked_real(dtype))  # type: ignore[no-any-return]
+    return apply("StatelessPoisson", shape_vector(shape), rate, key, name=name, dtype=checked_real(dtype))
 
 
 @public
@@ -424,7 +424,7 @@ def stateless_categorical(
            [1, 1, 1]])
     """
     kind: DType = dtypes.as_dtype(dtype)
-    return apply("StatelessCategorical", logits, num_samples, key_tensor(seed), name=name, dtype=kind)  # type: ignore[no-any-return]
+    return apply("StatelessCategorical", logits, num_samples, key_tensor(seed), name=name, dtype=kind)
 
 
 @public
@@ -456,4 +456,4 @@ def stateless_shuffle(value: Any, seed: Any, name: str | None = None) -> Tensor:
     >>> bool((xs == ys).all()), sorted(xs.tolist())
     (True, [0, 1, 2, 3, 4])
     """
-    return apply("StatelessShuffle", value, key_tensor(seed), name=name)  # type: ignore[no-any-return]
+    return apply("StatelessShuffle", value, key_tensor(seed), name=name)

@@ -107,7 +107,7 @@ def _with_dense(a: Any, b: Any, name: str | None) -> Tensor:
     known = dense.shape.is_fully_known and sp.shape.is_fully_known
     sizes = apply("Cast", apply("Shape", dense), dtype="int64")
     shape = sp.dense_shape if known else same_sizes(sp.dense_shape, sizes, "sparse_add")
-    return apply("Add", dense, apply("ScatterNd", sp.indices, sp.values, shape), name=name)  # type: ignore[no-any-return]
+    return apply("Add", dense, apply("ScatterNd", sp.indices, sp.values, shape), name=name)
 
 
 def _choose_elements(type: str, a: SparseTensor, b: SparseTensor, what: str, name: str | None) -> SparseTensor:

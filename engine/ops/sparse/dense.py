@@ -185,7 +185,7 @@ def sparse_to_dense(
 
 def _apply_to_dense(indices: Any, values: Tensor, shape: Any, default: Any, validate: bool, name: str | None) -> Tensor:
     default = convert_to_tensor(default, None if isinstance(default, Tensor) else values.dtype)
-    return apply("SparseToDense", indices, values, shape, default, name=name, validate_indices=bool(validate))  # type: ignore[no-any-return]
+    return apply("SparseToDense", indices, values, shape, default, name=name, validate_indices=bool(validate))
 
 
 def _default_element(values: Tensor) -> Any:

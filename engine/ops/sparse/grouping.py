@@ -45,7 +45,7 @@ define(
 
 def sum_of_groups(values: Tensor, numbers: Tensor, count: Tensor, name: str | None = None) -> Tensor:
     """Return the sum of `values` in each of `count` groups; `numbers` has the group of each value."""
-    return apply("UnsortedSegmentSum", values, numbers, count, name=name)  # type: ignore[no-any-return]
+    return apply("UnsortedSegmentSum", values, numbers, count, name=name)
 
 
 def _group_max(xp: Any, values: Any, numbers: Any, count: Any) -> Any:
@@ -90,7 +90,7 @@ define(
 
 def largest_of_groups(values: Tensor, numbers: Tensor, count: Tensor, name: str | None = None) -> Tensor:
     """Return the largest of `values` in each of `count` groups, none empty; `numbers` has the group of each value."""
-    return apply("GroupMax", values, numbers, count, name=name)  # type: ignore[no-any-return]
+    return apply("GroupMax", values, numbers, count, name=name)
 
 
 def _same_sizes_shape(op: Operation) -> Shape:
@@ -134,7 +134,7 @@ define(
 
 def same_sizes(a: Tensor, b: Tensor, what: str) -> Tensor:
     """Return the common shape of two sparse tensors, of shapes `a` and `b`; `what` names the operation in errors."""
-    return apply("SameSizes", a, b, what=what)  # type: ignore[no-any-return]
+    return apply("SameSizes", a, b, what=what)
 
 
 def after_checks(checks: Sequence[Tensor]) -> AbstractContextManager[Any]:

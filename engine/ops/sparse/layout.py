@@ -127,7 +127,7 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
 
 
 def _index_columns(indices: Tensor, which: Sequence[int]) -> Tensor:
-    return apply("Gather", indices, constant(i32(which)), axis=1)  # type: ignore[no-any-return]
+    return apply("Gather", indices, constant(i32(which)), axis=1)
 
 
 @public
@@ -269,7 +269,7 @@ def _shift_places(parts: list[SparseTensor], sizes: list[list[Any]], along: int)
     unit = constant(np.eye(1, len(sizes[0]), along, dtype=np.int64))
     # Sums of integers and scalar tensors: `+` adds an operation only where a size is unknown.
     starts = [sum(size[along] for size in sizes[:k]) for k in range(len(parts))]
-    return apply("Concat", [sp.indices + start * unit for sp, start in zip(parts, starts, strict=True)], axis=0)  # type: ignore[no-any-return]
+    return apply("Concat", [sp.indices + start * unit for sp, start in zip(parts, starts, strict=True)], axis=0)
 
 
 def _joined_sizes(sizes: list[list[Any]], along: int) -> Tensor:

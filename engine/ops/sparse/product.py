@@ -112,7 +112,7 @@ def _product_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _apply_sparse_product(indices: Tensor, values: Tensor, sizes: Tensor, b: Tensor, adjoint: bool) -> Tensor:
-    return apply("SparseTensorDenseMatMul", indices, values, sizes, b, adjoint=adjoint)  # type: ignore[no-any-return]
+    return apply("SparseTensorDenseMatMul", indices, values, sizes, b, adjoint=adjoint)
 
 
 def _sparse_product_elements(indices: Any, values: Any, sizes: Any, b: Any, adjoint: bool) -> int:
@@ -252,6 +252,6 @@ def sparse_tensor_dense_matmul(
     dense = convert_to_tensor(b, None if isinstance(b, Tensor) else sp.dtype)
     if adjoint_b:
         dense = conj(apply("Transpose", dense, perm=(1, 0)))
-    return apply(  # type: ignore[no-any-return]
+    return apply(
         "SparseTensorDenseMatMul", sp.indices, sp.values, sp.dense_shape, dense, name=name, adjoint=bool(adjoint_a)
     )

@@ -71,7 +71,7 @@ def sparse_reduce_sum(sp_input: Any, axis: Any = None, keepdims: bool = False, n
     """
     sp = as_sparse(sp_input, "sparse_reduce_sum")
     places, sizes = _remaining_places(sp, axis, keepdims, "sparse_reduce_sum")
-    return apply("ScatterNd", places, sp.values, sizes, name=name)  # type: ignore[no-any-return]
+    return apply("ScatterNd", places, sp.values, sizes, name=name)
 
 
 @public
@@ -135,7 +135,7 @@ def sparse_reduce_max(sp_input: Any, axis: Any = None, keepdims: bool = False, n
     array([ 6, -7,  0], dtype=int32)
     """
     found = _reduce_sparse(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max")
-    return apply("ScatterNd", found.indices, found.values, found.dense_shape, name=name)  # type: ignore[no-any-return]
+    return apply("ScatterNd", found.indices, found.values, found.dense_shape, name=name)
 
 
 @public

@@ -192,7 +192,7 @@ def _index_tensor(value: Any, empty: list[int]) -> Tensor:
     # A constant is cast now and stays a constant, from which static shapes are read.
     if tensor.op.is_constant:
         return constant(tensor.op.attrs["value"].astype(np.int64))
-    return apply("Cast", tensor, dtype=dtypes.int64)  # type: ignore[no-any-return]
+    return apply("Cast", tensor, dtype=dtypes.int64)
 
 
 def _check_sizes(indices: Tensor, values: Tensor, dense_shape: Tensor) -> None:
@@ -246,7 +246,7 @@ def sizes_vector(sizes: Sequence[Any]) -> Tensor:
     """Return `sizes`, integers and int64 scalars, as a vector."""
     if not any(isinstance(size, Tensor) for size in sizes):
         return constant(np.asarray(sizes, np.int64))
-    return apply("Stack", [convert_to_tensor(s, dtypes.int64) for s in sizes], axis=0)  # type: ignore[no-any-return]
+    return apply("Stack", [convert_to_tensor(s, dtypes.int64) for s in sizes], axis=0)
 
 
 def extreme_size(type: str, x: Any, y: Any) -> Any:

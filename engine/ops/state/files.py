@@ -179,7 +179,7 @@ def read_file(filename: Any, name: str | None = None, *, dtype: Any = "uint8") -
     ...         session.run(text).item()
     'some text'
     """
-    return apply("ReadFile", filename, name=name, dtype=content_dtype(dtype))  # type: ignore[no-any-return]
+    return apply("ReadFile", filename, name=name, dtype=content_dtype(dtype))
 
 
 @public
@@ -211,7 +211,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Operati
     ...     pathlib.Path(directory, "new", "a.txt").read_text()
     'some text'
     """
-    return apply("WriteFile", filename, contents, name=name)  # type: ignore[no-any-return]
+    return apply("WriteFile", filename, contents, name=name)
 
 
 @public
@@ -240,4 +240,4 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
     ...         [path[-5:] for path in session.run(found).tolist()]
     ['a.txt', 'b.txt']
     """
-    return apply("MatchingFiles", pattern, name=name)  # type: ignore[no-any-return]
+    return apply("MatchingFiles", pattern, name=name)

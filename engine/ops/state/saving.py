@@ -225,9 +225,7 @@ def save_v2(
     array([[3., 4.]], dtype=float32)
     """
     _check_counts(tensor_names, shape_and_slices, tensors)
-    return apply(  # type: ignore[no-any-return]
-        "SaveV2", prefix, _text_vector(tensor_names), _text_vector(shape_and_slices), list(tensors), name=name
-    )
+    return apply("SaveV2", prefix, _text_vector(tensor_names), _text_vector(shape_and_slices), list(tensors), name=name)
 
 
 def _text_vector(texts: Any) -> Any:

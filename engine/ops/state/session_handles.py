@@ -147,4 +147,4 @@ def get_session_handle(value: Any, name: str | None = None) -> Tensor:
     >>> asyncio.run(main())
     7.0
     """
-    return apply("GetSessionHandle", value, name=name or "get_session_handle")  # type: ignore[no-any-return]
+    return apply("GetSessionHandle", value, name=name or "get_session_handle")

@@ -140,9 +140,7 @@ def stack(max_size: Any = -1, elem_type: Any = "float32", stack_name: str = "", 
     Tensor
         The resource handle for `stack_push` and `stack_pop`.
     """
-    return apply(  # type: ignore[no-any-return]
-        "StackNew", max_size, name=name, elem_type=dtypes.as_dtype(elem_type), stack_name=stack_name
-    )
+    return apply("StackNew", max_size, name=name, elem_type=dtypes.as_dtype(elem_type), stack_name=stack_name)
 
 
 define(
@@ -192,7 +190,7 @@ def stack_push(handle: Tensor, value: Any, swap_memory: bool = False, name: str 
     ...     int(session.run(top))
     2
     """
-    return apply("StackPush", handle, value, name=name, swap_memory=swap_memory)  # type: ignore[no-any-return]
+    return apply("StackPush", handle, value, name=name, swap_memory=swap_memory)
 
 
 define(
@@ -238,7 +236,7 @@ def stack_pop(handle: Tensor, elem_type: Any = "float32", name: str | None = Non
         ...
     tagloom.base.errors.StackError: stack ... is empty when calling stack_pop...
     """
-    return apply("StackPop", handle, name=name, elem_type=dtypes.as_dtype(elem_type))  # type: ignore[no-any-return]
+    return apply("StackPop", handle, name=name, elem_type=dtypes.as_dtype(elem_type))
 
 
 define(
@@ -268,4 +266,4 @@ def stack_close(handle: Tensor, name: str | None = None) -> Operation:
         ...
     tagloom.base.errors.StackError: stack ... was used after it was closed...
     """
-    return apply("StackClose", handle, name=name)  # type: ignore[no-any-return]
+    return apply("StackClose", handle, name=name)

@@ -99,7 +99,7 @@ def string_to_number(input: Any, out_type: Any = "float32", name: str | None = N
             got=wanted,
             hint="read another, and cast that",
         )
-    return apply("StringToNumber", input, name=name, dtype=wanted)  # type: ignore[no-any-return]
+    return apply("StringToNumber", input, name=name, dtype=wanted)
 
 
 def _as_string(xp: Any, x: Any, form: str) -> Any:
@@ -202,7 +202,7 @@ def as_string(
     form = _number_format(
         x.dtype, static_int(precision, "precision"), scientific, shortest, static_int(width, "width"), fill
     )
-    return apply("AsString", x, name=name, form=form)  # type: ignore[no-any-return]
+    return apply("AsString", x, name=name, form=form)
 
 
 def _encode_text(text: str, pad: bool) -> str:
@@ -268,7 +268,7 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Ten
     >>> tg.function(lambda: tg.encode_base64(["hello", ""])).sync().tolist()
     ['aGVsbG8', '']
     """
-    return apply("EncodeBase64", input, name=name, pad=bool(pad))  # type: ignore[no-any-return]
+    return apply("EncodeBase64", input, name=name, pad=bool(pad))
 
 
 @public
@@ -295,7 +295,7 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.decode_base64(["aGVsbG8", "aGVsbG8="])).sync().tolist()
     ['hello', 'hello']
     """
-    return apply("DecodeBase64", input, name=name)  # type: ignore[no-any-return]
+    return apply("DecodeBase64", input, name=name)
 
 
 def _compute_hash_bucket(xp: Any, x: Any, num_buckets: int) -> Any:
@@ -349,4 +349,4 @@ def string_to_hash_bucket(input: Any, num_buckets: int, name: str | None = None)
     count = static_int(num_buckets, "num_buckets")
     if count < 1:
         raise GraphError("there have to be buckets", wanted="1 or more", got=count, hint="see num_buckets")
-    return apply("StringToHashBucket", input, name=name, num_buckets=count)  # type: ignore[no-any-return]
+    return apply("StringToHashBucket", input, name=name, num_buckets=count)

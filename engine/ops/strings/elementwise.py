@@ -86,7 +86,7 @@ def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Te
     >>> tg.function(lambda: [tg.string_length(["ab", "ä"], unit=unit) for unit in ("BYTE", "UTF8_CHAR")]).sync()
     [array([2, 2], dtype=int32), array([2, 1], dtype=int32)]
     """
-    return apply("StringLength", input, name=name, unit=one_of(unit, UNITS, "unit"))  # type: ignore[no-any-return]
+    return apply("StringLength", input, name=name, unit=one_of(unit, UNITS, "unit"))
 
 
 define(
@@ -109,7 +109,7 @@ define(
 
 def _apply_case(input: Any, case: str, encoding: str, name: str | None) -> Tensor:
     prefix = "" if one_of(encoding, ("", "utf-8"), "encoding") else "ascii "
-    return apply("StringCase", input, name=name, case=prefix + case)  # type: ignore[no-any-return]
+    return apply("StringCase", input, name=name, case=prefix + case)
 
 
 @public
@@ -194,7 +194,7 @@ def string_strip(input: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.string_strip([" a b ", "c"])).sync().tolist()
     ['a b', 'c']
     """
-    return apply("StringStrip", input, name=name)  # type: ignore[no-any-return]
+    return apply("StringStrip", input, name=name)
 
 
 def _compute_substr(xp: Any, x: Any, pos: Any, length: Any, unit: str) -> Any:
@@ -255,4 +255,4 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
     start, length = index_tensor(pos), index_tensor(len)
     if start.dtype is not length.dtype:
         start, length = (apply("Cast", t, dtype=dtypes.int64) for t in (start, length))
-    return apply("Substr", input, start, length, name=name, unit=one_of(unit, UNITS, "unit"))  # type: ignore[no-any-return]
+    return apply("Substr", input, start, length, name=name, unit=one_of(unit, UNITS, "unit"))

@@ -113,7 +113,7 @@ def regex_replace(
     """
     # Raises the errors of pattern and rewrite at the user's line, before any step.
     _translate_rewrite(pattern, rewrite)
-    return apply(  # type: ignore[no-any-return]
+    return apply(
         "RegexReplace", input, name=name, pattern=pattern, rewrite=rewrite, replace_global=bool(replace_global)
     )
 
@@ -165,4 +165,4 @@ def regex_full_match(input: Any, pattern: str, name: str | None = None) -> Tenso
     array([ True, False])
     """
     _compile_pattern(pattern)
-    return apply("RegexFullMatch", input, name=name, pattern=pattern)  # type: ignore[no-any-return]
+    return apply("RegexFullMatch", input, name=name, pattern=pattern)

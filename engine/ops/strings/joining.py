@@ -60,7 +60,7 @@ def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Te
     for part in parts[1:]:
         joined = apply("Add", apply("Add", joined, separator) if separator else joined, part)
     # Identity carries the name, also for a single tensor.
-    return apply("Identity", joined, name=name)  # type: ignore[no-any-return]
+    return apply("Identity", joined, name=name)
 
 
 def _joined_shape(op: Operation) -> Shape:
@@ -132,9 +132,7 @@ def reduce_join(
     [array(['ac', 'bd'], dtype=StringDType()), array('acbd', dtype=StringDType())]
     """
     axes = None if axis is None else static_ints(axis)
-    return apply(  # type: ignore[no-any-return]
-        "ReduceJoin", inputs, name=name, axis=axes, keepdims=bool(keepdims), separator=separator
-    )
+    return apply("ReduceJoin", inputs, name=name, axis=axes, keepdims=bool(keepdims), separator=separator)
 
 
 class SplitStrings(NamedTuple):

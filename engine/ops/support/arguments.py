@@ -24,7 +24,7 @@ def index_tensor(value: Any) -> Tensor:
         value = value.as_tuple()
     # A list with a tensor in it: the step stacks its elements.
     if isinstance(value, (list, tuple)) and as_symbolic(value):
-        return apply("Stack", [index_tensor(v) if _is_nested(v) else v for v in value], axis=0)  # type: ignore[no-any-return]
+        return apply("Stack", [index_tensor(v) if _is_nested(v) else v for v in value], axis=0)
     if as_symbolic(value):
         return convert_to_tensor(value)
     return constant(_index_array(value))

@@ -49,7 +49,7 @@ def shape_of(tensor: Tensor) -> Tensor:
     if tensor.shape.is_fully_known:
         return constant(np.asarray(tensor.shape.as_tuple(), np.int32))
     # The shape of an earlier tensor, so that `tensor` need not be kept, or even computed, for its shape alone.
-    return apply("Shape", shape_source(tensor))  # type: ignore[no-any-return]
+    return apply("Shape", shape_source(tensor))
 
 
 def size_along(tensor: Tensor, axis: int) -> Tensor:

@@ -112,7 +112,7 @@ def declare_unary(
         # A function of the value 0 at 0 leaves all places without a value as they are.
         if keeps_zero and is_sparse(x):
             return x.with_values(apply(type, x.values, name=name))  # type: ignore[no-any-return]
-        return apply(type, x, name=name)  # type: ignore[no-any-return]
+        return apply(type, x, name=name)
 
     operand = f"x : Tensor{' or SparseTensor' if keeps_zero else ''} of {describe_dtypes(where)}"
     return _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.", examples)
@@ -150,7 +150,7 @@ def declare_binary(
     )
 
     def public(x: Any, y: Any, name: str | None = None) -> Tensor:
-        return apply(type, x, y, name=name)  # type: ignore[no-any-return]
+        return apply(type, x, y, name=name)
 
     operands = f"x, y : Tensor of {describe_dtypes(where)}\n        Same dtype; shapes broadcast."
     return _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.", examples)

@@ -74,7 +74,7 @@ class IndexedSlices:
                 hint="give IndexedSlices(values, indices, dense_shape), with dense_shape=tg.shape(x)",
             )
         places = apply("ExpandDims", self.indices, axis=-1)
-        return apply("ScatterNd", places, self.values, self.dense_shape)  # type: ignore[no-any-return]
+        return apply("ScatterNd", places, self.values, self.dense_shape)
 
     def _refuse_operator(self, other: Any = None) -> Any:
         """Refuse an operator; NotImplemented beside a tensor, whose own operator then converts the slices."""

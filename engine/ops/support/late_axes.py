@@ -44,7 +44,7 @@ def _late_tensor(axis: Any) -> Tensor | None:
         return None
     if not tensor.dtype.is_integer:
         raise DtypeError("an axis is an integer", wanted="int32 or int64", got=tensor.dtype, hint="cast(axis, 'int32')")
-    return apply("Cast", tensor, dtype=int32)  # type: ignore[no-any-return]
+    return apply("Cast", tensor, dtype=int32)
 
 
 def rank_of(x: Tensor) -> Tensor:
@@ -54,22 +54,22 @@ def rank_of(x: Tensor) -> Tensor:
 
 def from_zero(axes: Tensor, rank: Tensor) -> Tensor:
     """Return axes, which may be negative, as numbers from 0 up."""
-    return apply("Where", axes < 0, axes + rank, axes)  # type: ignore[no-any-return]
+    return apply("Where", axes < 0, axes + rank, axes)
 
 
 def number_range(start: Any, end: Any) -> Tensor:
     """Return the integers from `start` up to, not including, `end`."""
-    return apply("Range", *(convert_to_tensor(each, int32) for each in (start, end, 1)))  # type: ignore[no-any-return]
+    return apply("Range", *(convert_to_tensor(each, int32) for each in (start, end, 1)))
 
 
 def join_vectors(*vectors: Any) -> Tensor:
     """Return int32 vectors concatenated."""
-    return apply("Concat", [convert_to_tensor(each, int32) for each in vectors], axis=0)  # type: ignore[no-any-return]
+    return apply("Concat", [convert_to_tensor(each, int32) for each in vectors], axis=0)
 
 
 def permute_dimensions(x: Tensor, perm: Tensor, name: str | None = None) -> Tensor:
     """Return a tensor whose dimension i is dimension ``perm[i]`` of `x`."""
-    return apply("Permute", x, perm, name=name)  # type: ignore[no-any-return]
+    return apply("Permute", x, perm, name=name)
 
 
 def axis_to_end(x: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,7 +99,7 @@ def along_last(type: str, x: Any, axis: Tensor, name: str | None, **attrs: Any) 
 def mark_axes(axes: Tensor, rank: Tensor) -> Tensor:
     """Return, for each of `rank` dimensions, whether it is among the axes."""
     each, every = apply("ExpandDims", number_range(0, rank), axis=1), apply("ExpandDims", from_zero(axes, rank), axis=0)
-    return apply("Any", apply("Equal", each, every), axis=(1,), keepdims=False)  # type: ignore[no-any-return]
+    return apply("Any", apply("Equal", each, every), axis=(1,), keepdims=False)
 
 
 def reduce_late_axes(type: str, x: Any, axes: Tensor, keepdims: bool, name: str | None) -> Tensor:
@@ -119,8 +119,8 @@ def reduce_late_axes(type: str, x: Any, axes: Tensor, keepdims: bool, name: str 
     if tensor.rank is not None and axes.shape == [1]:
         found.set_shape([None] * (tensor.rank - 1))
     if not keepdims:
-        return apply("Identity", found, name=name)  # type: ignore[no-any-return]
-    return apply("Reshape", found, apply("Where", gone, 1, sizes), name=name)  # type: ignore[no-any-return]
+        return apply("Identity", found, name=name)
+    return apply("Reshape", found, apply("Where", gone, 1, sizes), name=name)
 
 
 def concat_along_late(values: Sequence[Any], axis: Tensor, name: str | None) -> Tensor:
@@ -152,4 +152,4 @@ def expand_late_axis(x: Any, axis: Tensor, name: str | None) -> Tensor:
         apply("Gather", sizes, each, axis=0, batch_dims=0)
         for each in (number_range(0, place), number_range(place, rank))
     ]
-    return apply("Reshape", tensor, join_vectors(parts[0], [1], parts[1]), name=name)  # type: ignore[no-any-return]
+    return apply("Reshape", tensor, join_vectors(parts[0], [1], parts[1]), name=name)

@@ -31,7 +31,7 @@ def join_parts(parts: Sequence[Part]) -> Tensor:
     """Return the shape made of parts, as an int32 vector."""
     if all(isinstance(part, int) for part in parts):
         return constant(np.asarray(parts, np.int32))
-    return apply("Concat", [_as_vector(part) for part in parts], axis=0)  # type: ignore[no-any-return]
+    return apply("Concat", [_as_vector(part) for part in parts], axis=0)
 
 
 def _as_vector(part: Part) -> Tensor:
@@ -46,7 +46,7 @@ def multiply_parts(parts: Sequence[Part]) -> Part:
     known = [part for part in parts if isinstance(part, int)]
     if len(known) == len(parts):
         return math.prod(known)
-    return apply("Prod", join_parts(parts), axis=(0,))  # type: ignore[no-any-return]
+    return apply("Prod", join_parts(parts), axis=(0,))
 
 
 def divide_size(size: Part, divisor: int, x: Tensor, what: str) -> Part:

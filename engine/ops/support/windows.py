@@ -262,7 +262,7 @@ def channels_last(x: Tensor, rank: int, channels_first: bool = True) -> Tensor:
 
 def channels_first_again(y: Tensor, rank: int, name: str | None = None) -> Tensor:
     """Return images `y` of `rank` spatial dimensions, whose channels are last, with the channels first."""
-    return apply("Transpose", y, perm=(0, rank + 1, *range(1, rank + 1)), name=name)  # type: ignore[no-any-return]
+    return apply("Transpose", y, perm=(0, rank + 1, *range(1, rank + 1)), name=name)
 
 
 def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:

@@ -48,9 +48,7 @@ def counted(fetches, feeds, settings=BLOCKS):
     """Return for how many iterations each loop has blocks, and the names of the arrays whose rows these hold."""
     ops = list(optimized(Program(fetches[0].graph, feeds, fetches), settings).graph.root.walk())
     rows = [op for op in ops if op.type == "TensorArrayRowOf" and op.outputs[0].shape.as_tuple()[-1] != 4 * UNITS]
-    return [op.notes.block for op in ops if op.is_cond and op.notes.block], [
-        op.inputs[0].op.name for op in rows
-    ]
+    return [op.notes.block for op in ops if op.is_cond and op.notes.block], [op.inputs[0].op.name for op in rows]
 
 
 def assert_same(fetches, feeds, settings=BLOCKS):
