@@ -1,6 +1,9 @@
 """Rules of operation types: each pass and each backend asks for its own class, and the core knows none of them."""
 
+import ast
 import dataclasses
+import importlib
+import inspect
 from dataclasses import dataclass
 
 import pytest
@@ -9,6 +12,8 @@ from tagloom import operations
 from tagloom.ir.definition import OpDefinition, all_definitions
 from tagloom.ir.rules.batching import Batch
 from tagloom.ir.rules.placing import TakesPart
+
+apply_module = importlib.import_module("tagloom.ir.apply")  # the package has a function of this name
 
 
 @dataclass(frozen=True)
@@ -59,3 +64,18 @@ def test_each_rule_is_frozen_and_listed_by_its_class():
         for kind, rule in definition.rules.items():
             assert type(rule) is kind
             assert kind.__dataclass_params__.frozen
+
+
+def test_the_types_of_apply_are_those_of_the_definitions():
+    """Editors know by them whether an operation has one output, several, or none."""
+    tree = ast.parse(inspect.getsource(apply_module))
+    aliases = {
+        node.targets[0].id: set(ast.literal_eval(node.value.slice))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript)
+    }
+    outputs = {d.type: d.signature.outputs for d in all_definitions() if d.type[0].isupper()}
+    assert aliases["NoOutput"] == {type for type, found in outputs.items() if not found}
+    assert aliases["ManyOutputs"] == {
+        type for type, found in outputs.items() if len(found) > 1 or any(p.many for p in found)
+    }

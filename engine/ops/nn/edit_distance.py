@@ -83,7 +83,7 @@ def _distance_shape(op: Operation) -> Shape:
     if any(shape.rank is None for shape in shapes):
         return Shape([None] * (ranks.pop() - 1)) if ranks else Shape(None)
     pairs = zip(shapes[0][:-1], shapes[1][:-1], strict=True)
-    return Shape([None if None in pair else max(pair) for pair in pairs])
+    return Shape([None if a is None or b is None else max(a, b) for a, b in pairs])
 
 
 _WORDS = np.array(list("kittensitting"), np.dtypes.StringDType())
