@@ -72,7 +72,7 @@ def test_the_types_of_apply_are_those_of_the_definitions():
     aliases = {
         node.targets[0].id: set(ast.literal_eval(node.value.slice))
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript)
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("Literal[")
     }
     outputs = {d.type: d.signature.outputs for d in all_definitions() if d.type[0].isupper()}
     assert aliases["NoOutput"] == {type for type, found in outputs.items() if not found}
