@@ -261,8 +261,8 @@ define(
     "handle: resource, indices: host I, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     shape=infer_scalar,
-    rules=[NoRetry(), StoresElement(lambda op: op.inputs[2].shape[1:]), WarnsUnused(_UNUSED)],
     # Not run again: elements written before a refusal of memory cannot be written twice.
+    rules=[NoRetry(), StoresElement(lambda op: op.inputs[2].shape[1:]), WarnsUnused(_UNUSED)],
     kernel=_scatter_elements,
     gradient=_scatter_gradient,
     effects=Effect.WRITES,
