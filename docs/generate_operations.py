@@ -25,6 +25,8 @@ from tagloom.ir.apply import constant  # noqa: E402
 from tagloom.ir.definition import NotDifferentiable, Ufunc, all_definitions  # noqa: E402
 from tagloom.ir.entry import PUBLIC  # noqa: E402
 from tagloom.ir.graph import Graph  # noqa: E402
+from tagloom.ir.rules.fusing import Fusion  # noqa: E402
+from tagloom.ir.rules.native import RunsAs  # noqa: E402
 from tagloom.kernels.cpu import registry as in_c  # noqa: E402
 from tagloom.kernels.cuda import registry as in_cuda  # noqa: E402
 from tagloom.kernels.steps import STEPS  # noqa: E402
@@ -205,8 +207,8 @@ def kernels(definition):
     found = {
         "C": definition.type in in_c.registered_types()
         or isinstance(definition.kernel, Ufunc),
-        "fused": definition.fuse is not None or is_step,
-        "native": bool(definition.instruction) or is_native(definition),
+        "fused": definition.has(Fusion) or is_step,
+        "native": definition.has(RunsAs) or is_native(definition),
         "CUDA C": definition.type in in_cuda.registered_types(),
     }
     return ", ".join([*(name for name, has in found.items() if has), where])

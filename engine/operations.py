@@ -4,7 +4,7 @@ See docs/custom-operations.md.
 """
 
 from .ir.apply import apply
-from .ir.definition import REQUIRED, NotDifferentiable, OpDefinition, Sample, Ufunc, define
+from .ir.definition import OPTIONAL, REQUIRED, NotDifferentiable, OpDefinition, Sample, Ufunc, define
 from .ir.rules.batching import Batch, TakesRow
 from .ir.rules.edges import Feedable, Fetchable, WarnsUnused
 from .ir.rules.fusing import AddsBias, AppliesMask, Fusion, LargestPlaces, SpreadsWindows, SumsRows
@@ -18,6 +18,7 @@ from .ir.traits import Effect
 from .ops.support.context import KernelContext
 
 __all__ = [
+    "OPTIONAL",
     "REQUIRED",
     "AddsBias",
     "AppliesMask",

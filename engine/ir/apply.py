@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ..base.source_lines import user_source
 from . import scopes
 from .accesses import note_access
 from .builder import append, infer_shapes
-from .definition import REQUIRED, OpDefinition, definition_of
+from .definition import OPTIONAL, REQUIRED, OpDefinition, definition_of
 from .entry import opened_for, public
 from .gradient_overrides import note_override
 from .operation import Operation
@@ -29,79 +29,7 @@ from .tensor import Tensor
 from .weak import LITERALS, common_dtype, gives_way, is_weak, mark_results, mark_weak
 
 if TYPE_CHECKING:
-    # Types without an output, and types with several or a list; `tests/ir/test_rules.py` compares with the definitions.
-    NoOutput = Literal[
-        "AccumulatorSetGlobalStep",
-        "Assert",
-        "BarrierClose",
-        "BarrierInsertMany",
-        "ControlTrigger",
-        "Enqueue",
-        "EnqueueMany",
-        "IteratorReset",
-        "MapStageClear",
-        "MapStagePut",
-        "NoOp",
-        "PartialEnd",
-        "PartialFetch",
-        "QueueClose",
-        "ReaderReset",
-        "SaveV2",
-        "Send",
-        "StackClose",
-        "StageClear",
-        "TableInitialize",
-        "TableInsert",
-        "TableRemove",
-        "TensorArrayClose",
-        "Watch",
-        "WriteFile",
-    ]
-    ManyOutputs = Literal[
-        "AccumulatorTakeRows",
-        "BarrierTakeMany",
-        "CTCBeamSearch",
-        "Cond",
-        "ConvFilterBiasGrad",
-        "CustomGradient",
-        "Dequeue",
-        "DequeueMany",
-        "DistinctRows",
-        "DynamicPartition",
-        "DynamicStitchGrad",
-        "Fused",
-        "IdentityN",
-        "Instance",
-        "IteratorGetNext",
-        "LogMatrixDeterminant",
-        "MapStageGet",
-        "MapStagePeek",
-        "Merge",
-        "Native",
-        "PyFunction",
-        "Qr",
-        "RandomCandidates",
-        "ReaderRead",
-        "RestoreV2",
-        "SelfAdjointEig",
-        "SoftNonMaxSuppression",
-        "SparseReshape",
-        "Split",
-        "SplitV",
-        "StagePeek",
-        "StringSplit",
-        "Svd",
-        "Switch",
-        "SwitchN",
-        "TableExport",
-        "TensorArrayConcat",
-        "TensorArrayGrad",
-        "TensorArrayNew",
-        "TopK",
-        "Unique",
-        "Unstack",
-        "While",
-    ]
+    from .outputs import ManyOutputs, NoOutput
 
 
 @overload
@@ -478,7 +406,7 @@ def _fill_in_defaults(definition: OpDefinition, given: dict[str, Any]) -> dict[s
             operation=definition.type,
             hint="leave it out",
         )
-    attrs = {**definition.attrs, **given}
+    attrs = {**{key: value for key, value in definition.attrs.items() if value is not OPTIONAL}, **given}
     for key, value in attrs.items():
         if value is REQUIRED:
             raise GraphError(

@@ -10,7 +10,7 @@ import numpy as np
 from ..base.dtypes import DType
 from ..base.shapes import Shape
 from ..base.source_lines import Source
-from .definition import REQUIRED, definition_of
+from .definition import definition_of, has_default
 from .operation import Operation
 from .region import Region
 from .tensor import Tensor
@@ -47,7 +47,7 @@ def append(
         If the dtypes of the inputs do not fit the signature.
     """
     definition = definition_of(type)
-    attrs = {**{key: value for key, value in definition.attrs.items() if value is not REQUIRED}, **attrs}
+    attrs = {**{key: value for key, value in definition.attrs.items() if has_default(value)}, **attrs}
     pairs = list(zip(definition.signature.flat(len(inputs)), inputs, strict=True))
     bound = definition.signature.check([(p, t.dtype) for p, t in pairs], name)
     outputs = [(dtype, Shape(None)) for dtype in definition.signature.output_dtypes(bound, attrs)]

@@ -98,7 +98,7 @@ class OpDefinition:
     signature : Signature
         Inputs and outputs with their dtypes.
     attrs : mapping
-        Attributes with their defaults (``REQUIRED`` for an attribute without default).
+        Attributes with their defaults: ``REQUIRED`` if an attribute must be given, ``OPTIONAL`` if it may be missing.
     shape : callable
         ``shape(op)`` returns the static shape of each output.
     kernel : callable or None
@@ -174,8 +174,9 @@ class OpDefinition:
         return "host" if all(p.is_host for p in parameters) else "device"
 
 
-# Stands for the default of an attribute that has none; compared by identity.
+# Both stand for the default of an attribute that has none; compared by identity.
 REQUIRED: Any = object()
+OPTIONAL: Any = object()
 _PACKAGE = __name__.partition(".")[0]
 # Filled as the declaring modules are imported, each at the first use of one of its types.
 _REGISTRY: dict[str, OpDefinition] = {}
@@ -239,6 +240,11 @@ def _by_class(type: str, rules: Sequence[object]) -> Mapping[builtins.type, Any]
             hint="remove one of them",
         )
     return MappingProxyType(found)
+
+
+def has_default(default: Any) -> bool:
+    """Return True for a default that is a value."""
+    return default is not REQUIRED and default is not OPTIONAL
 
 
 def definition_of(type: str) -> OpDefinition:

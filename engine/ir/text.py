@@ -32,7 +32,7 @@ from ..base.settings import WINDOW
 from ..base.shapes import Shape
 from ..base.source_lines import user_source
 from .builder import restore_operation
-from .definition import REQUIRED, definition_of
+from .definition import REQUIRED, definition_of, has_default
 from .graph import Graph
 from .operation import Operation
 from .region import Region
@@ -331,7 +331,7 @@ class _Parser:
         for key, default in op.definition.attrs.items():
             if key not in op.attrs and default is REQUIRED and not op.is_constant:
                 self.refuse(op, f"attribute {key}", "none")
-            if default is not REQUIRED and op.role is not Role.SERIES_PUSH:  # lowering leaves its defaults out
+            if has_default(default) and op.role is not Role.SERIES_PUSH:  # lowering leaves its defaults out
                 op.attrs.setdefault(key, default)
             if key in op.attrs and not _is_like(op.attrs[key], default):
                 self.refuse(op, f"attribute {key}, as {default!r}", repr(op.attrs[key]))
@@ -369,7 +369,7 @@ class _Parser:
 
 def _is_like(value: Any, default: Any) -> bool:
     """True if an attribute is of the kind of its default; attributes without default are checked by the shape rule."""
-    if default is REQUIRED or default is None or value is None:
+    if not has_default(default) or default is None or value is None:
         return True
     if isinstance(default, bool) or isinstance(value, bool):
         return isinstance(value, type(default)) and isinstance(default, type(value))

@@ -15,7 +15,7 @@ from tests.architecture.words import (
 PRONOUNS, PRONOUNS_OF_ALL = 0.018, 0.010  # shares of the words of docstrings
 IDIOMS = {"ops": 2}  # of docstrings, by package; none elsewhere
 ONE_WORD = 0.225  # share of the names of functions
-COMMENTS, COMMENTS_OF_THE_HARDEST = 0.0202, 0.0249  # shares of the lines
+COMMENTS, COMMENTS_OF_THE_HARDEST = 0.026, 0.037  # shares of the lines
 UNDOCUMENTED = 0  # private functions of more than eight lines
 IN_DOCUMENTS = 0
 

@@ -10,7 +10,7 @@ from ...base import dtypes
 from ...base.errors import GraphError
 from ...base.shapes import Shape
 from ...ir.apply import apply
-from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.definition import OPTIONAL, REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.edges import Feedable
@@ -45,7 +45,7 @@ define(
 define(
     "Feed",
     "-> value: @dtype",
-    attrs={"dtype": REQUIRED, "index": REQUIRED, "key": ""},
+    attrs={"dtype": REQUIRED, "index": REQUIRED, "key": OPTIONAL},
     shape=lambda op: op.outputs[0].shape,
     role=Role.FEED,
     kernel=None,

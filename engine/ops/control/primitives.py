@@ -15,7 +15,7 @@ from ...base.errors import GraphError, ShapeError
 from ...base.settings import AUTO, WINDOW
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply
-from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.definition import OPTIONAL, REQUIRED, NotDifferentiable, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
@@ -62,7 +62,7 @@ define(
     "Switch",
     "data: T, pred: host bool -> output_false: T, output_true: T",
     where=_ANY,
-    attrs={"dead_silent": False},
+    attrs={"dead_silent": OPTIONAL},
     shape=_switch_shape,
     role=Role.SWITCH,
     kernel=_BY_EXECUTOR,
@@ -105,7 +105,7 @@ define(
     "SwitchN",
     "data: T, index: host int32 -> outputs: num*T",
     where=_ANY,
-    attrs={"num": REQUIRED, "dead_silent": False},
+    attrs={"num": REQUIRED, "dead_silent": OPTIONAL},
     shape=_switch_shape,
     role=Role.SWITCH_N,
     kernel=_BY_EXECUTOR,
@@ -404,7 +404,7 @@ def _refuse_direct_gradient(op: Operation, *_: Any) -> list[Any]:
 define(
     "Cond",
     "pred: host any -> outputs: *@dtypes",
-    attrs={"dtypes": REQUIRED, "saved_outputs": (), "recompute": False, "dead_silent": False},
+    attrs={"dtypes": REQUIRED, "saved_outputs": (), "recompute": OPTIONAL, "dead_silent": OPTIONAL},
     shape=lambda op: [t.shape for t in op.outputs],
     role=Role.COND,
     kernel=_BY_EXECUTOR,
@@ -420,7 +420,7 @@ define(
         "parallel_iterations": WINDOW,
         "back_prop": True,
         "swap_memory": False,
-        "checkpoint_every": None,
+        "checkpoint_every": OPTIONAL,
     },
     shape=lambda op: [t.shape for t in op.outputs],
     role=Role.WHILE,
