@@ -133,9 +133,11 @@ def test_errors_arrive_at_the_user():
             with pytest.raises(tg.OpError, match="an element for queue 'fifo_queue' has another dtype"):
                 async with queue.bridge(session, filled(["a", 1])):
                     await asyncio.sleep(10)
-            bridge = queue.bridge(session, filled([[1, 2]]))
+            misfits = filled([[1, 2], [3]])
+            bridge = queue.bridge(session, misfits)
             with pytest.raises(tg.OpError, match="has another shape"):
                 await bridge
+            assert [misfits.get_nowait() for _ in range(2)] == [[1, 2], [3]]  # in its place again
             with pytest.raises(ValueError, match="mine"):
                 async with queue.bridge(session, filled([[1, 2]])):
                     await rest_of_it()

@@ -490,6 +490,10 @@ def test_a_record_that_was_read_for_nobody_is_read_again(executor, tmp_path):
                 await session.run(value)
         async with tg.Session(graph, executor=executor) as session:
             await session.restore(saved)
+            held = asyncio.ensure_future(session.run([value, never]))  # takes a record that was restored
+            await rest()
+            held.cancel()
+            await asyncio.wait([held])
             assert [str(await session.run(value)) for _ in last] == last
 
     asyncio.run(main())

@@ -208,7 +208,7 @@ async def move_in(
             return
         try:
             await put_in(queue, await element_of(queue, values_of(item), who), who)
-        except (asyncio.CancelledError, QueueClosed, SessionClosed):
+        except BaseException:  # also of an item that does not fit the queue: its owner can still take it out
             put_back(outside, item)
             del outside, item
             raise

@@ -146,10 +146,9 @@ class ReaderStorage(SharedResource):
             self._path = path
             self._start, self._before, self._taken = start, before, taken
             self.produced, self.completed = produced, completed
-            first = self._given
+            self._oldest = self._given  # the records restored are newer, so a failing step returns them once more
+            self._returned = [Record(self._given + i, *each) for i, each in enumerate(returned)]
             self._given += len(returned)
-            self._returned = [Record(first + i, *each) for i, each in enumerate(returned)]
-            self._oldest = self._given
 
         return move_to_position
 
