@@ -1,7 +1,10 @@
 """The counts of `words.py` stay under their bars, which only fall."""
 
+import re
+
 import pytest
 
+from tests.architecture.layers import ROOT
 from tests.architecture.words import (
     Counts,
     comment_share_of_the_hardest,
@@ -39,6 +42,12 @@ def test_docstrings_are_in_the_words_of_the_field(packages):
     found = {name: counts.idioms.total() for name, counts in packages.items()}
     assert {name: total for name, total in found.items() if total > IDIOMS.get(name, 0)} == {}
     assert sum(idioms.total() for idioms in idioms_in_documents().values()) <= IN_DOCUMENTS
+
+
+def test_errors_say_cannot_in_one_word():
+    """Messages are no docstrings, so that their words have no other bar."""
+    sources = (ROOT / "engine").rglob("*.py")
+    assert [str(file) for file in sources if re.search(r"\bcan not\b", file.read_text(), re.IGNORECASE)] == []
 
 
 def test_names_and_comments(packages):

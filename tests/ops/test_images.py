@@ -47,7 +47,7 @@ def test_area_of_a_single_pixel_with_corners_aligned_is_that_pixel():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: tg.resize_bilinear(X, [2, 2], True, True), GraphError, "can not be resized so"),
+        (lambda: tg.resize_bilinear(X, [2, 2], True, True), GraphError, "cannot be resized so"),
         (lambda: tg.resize_bilinear(X[0], [2, 2]), ShapeError, "contradict"),
         (lambda: tg.resize_bilinear(X, [2, 2, 3]), ShapeError, "a height and a width"),
         (lambda: tg.crop_and_resize(X, [[0.0] * 4], [0], [2, 2], "cubic"), GraphError, "no such method"),

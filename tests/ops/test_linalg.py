@@ -242,6 +242,12 @@ def test_what_does_not_fit_is_refused_when_the_graph_is_built(build, error):
     assert caught.value.hint
 
 
+def test_tensordot_says_that_it_cannot_sum_over_more_dimensions_than_there_are():
+    with tg.Graph().as_default(), pytest.raises(ShapeError, match="tensordot cannot sum over so many") as caught:
+        tg.tensordot(tg.eye(2), tg.eye(2), 3)
+    assert (caught.value.wanted, caught.value.got) == ("0 to 2", 3)
+
+
 @pytest.mark.parametrize(
     ("function", "arrays"),
     [

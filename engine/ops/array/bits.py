@@ -26,7 +26,7 @@ def _element_sizes(op: Operation) -> tuple[int, int]:
     target = as_dtype(op.attrs["dtype"])
     if target not in dtypes.NUMERIC:
         raise DtypeError(
-            "bitcast can not make this dtype",
+            "bitcast cannot make this dtype",
             wanted="any numeric dtype",
             got=target,
             operation=op,

@@ -173,7 +173,7 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
     for size in left:
         if isinstance(size, int) and size < 0:
             raise ShapeError(
-                "batch_to_space_nd can not cut off more than there is",
+                "batch_to_space_nd cannot cut off more than there is",
                 wanted=f"crops within {whole}",
                 got=pairs,
                 operation=x.op,

@@ -29,7 +29,7 @@ def _fill_shape(op: Operation) -> Shape:
     sizes = static_value(op.inputs[0])
     if sizes is not None and (sizes < 0).any():
         raise ShapeError(
-            "a tensor can not have negative sizes",
+            "a tensor cannot have negative sizes",
             wanted="0 or more",
             got=sizes.tolist(),
             hint="take sizes that only a step knows from shape(t)",

@@ -38,7 +38,7 @@ def _known_paddings(op: Operation) -> Any:
     pairs = static_value(paddings)
     if pairs is not None and (pairs < 0).any():
         raise ShapeError(
-            "paddings can not be negative",
+            "paddings cannot be negative",
             got=pairs.tolist(),
             wanted="0 or more",
             hint="use slice to cut rows off",
@@ -134,7 +134,7 @@ def _mirror_pairs(shape: tuple[int, ...], x: Any, paddings: Any, mode: str) -> l
     pairs = _checked_pairs(x, paddings)
     # an axis of size 0 has size - 1 < 0, and is fine as long as its padding is 0
     if any(max(pair) > size - _MODES[mode] for size, pair in zip(shape, pairs, strict=True) if max(pair)):
-        raise ValueError(f"pad: mode {mode} can not pad shape {shape} by {pairs}")
+        raise ValueError(f"pad: mode {mode} cannot pad shape {shape} by {pairs}")
     return pairs
 
 

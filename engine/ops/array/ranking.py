@@ -51,7 +51,7 @@ def _top_k_shape(op: Operation) -> list[Shape]:
     count = None if k is None else int(k)
     if count is not None and (count < 0 or (size is not None and count > size)):
         raise ShapeError(
-            "top_k can not find so many values",
+            "top_k cannot find so many values",
             wanted="0 or more" if size is None else f"0 to {size}, the size of the last dimension",
             got=count,
             operation=op,

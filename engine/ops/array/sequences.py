@@ -272,7 +272,7 @@ def _repeated_shape(op: Operation) -> Shape:
 def _repeat_row_numbers(xp: Any, repeats: Any) -> Any:
     check_rank(repeats, 1, 1, "repeat takes a number, or a vector of them")
     if repeats.size and int(repeats.min()) < 0:
-        raise ValueError(f"repeat: an element can not be repeated {int(repeats.min())} times")
+        raise ValueError(f"repeat: an element cannot be repeated {int(repeats.min())} times")
     return xp.asarray(repeated_numbers(repeats))
 
 

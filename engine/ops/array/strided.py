@@ -68,7 +68,7 @@ def _sliced_length(size: int | None, part: slice) -> int | None:
     """Return the length of a slice of a dimension; None where a bound or the size is unknown."""
     if part.step == 0:
         raise ShapeError(
-            "the step of a slice can not be zero",
+            "the step of a slice cannot be zero",
             got=part,
             wanted="any other integer",
             hint="use broadcast_to to repeat an element",

@@ -99,7 +99,7 @@ def _operation_of_leaf(leaf: Any) -> Operation:
     # An operation in a branch or a loop's body runs any number of times: nothing outside can wait for it.
     if not op.region.encloses(scopes.current_region()):
         raise GraphError(
-            f"operation {op.name} can not be waited for outside the {op.region.role} it was made in",
+            f"operation {op.name} cannot be waited for outside the {op.region.role} it was made in",
             wanted=f"an operation of the {scopes.current_region().path()} or of a region around it",
             got=f"one of the {op.region.path()}",
             operation=op,

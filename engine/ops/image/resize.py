@@ -52,7 +52,7 @@ def _resized_shape(op: Operation) -> Shape:
 def _check_resize_method(method: str, align_corners: bool, half_pixel_centers: bool) -> None:
     if method not in METHODS or (align_corners and half_pixel_centers) or (method == "area" and half_pixel_centers):
         raise GraphError(
-            "images can not be resized so",
+            "images cannot be resized so",
             wanted=f"one of {', '.join(METHODS)}; align_corners or half_pixel_centers, and not this for 'area'",
             got=f"{method!r}, align_corners={align_corners}, half_pixel_centers={half_pixel_centers}",
             hint="half_pixel_centers=True keeps the borders of the image where they are",

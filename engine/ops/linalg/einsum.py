@@ -98,7 +98,7 @@ def _split_equation(equation: str, count: int) -> tuple[list[str], str | None]:
 
 
 def _equation_error(equation: Any, hint: str) -> GraphError:
-    return GraphError("einsum can not read this equation", wanted="as 'ij,jk->ik'", got=repr(equation), hint=hint)
+    return GraphError("einsum cannot read this equation", wanted="as 'ij,jk->ik'", got=repr(equation), hint=hint)
 
 
 def _label_dimensions(term: str, tensor: Tensor, equation: str) -> tuple[Any, ...]:

@@ -78,7 +78,7 @@ def _summed_axes(axes: Any, rank_a: int, rank_b: int) -> tuple[list[int], list[i
         count = static_int(known, "axes")
         if not 0 <= count <= min(rank_a, rank_b):
             raise ShapeError(
-                "tensordot can not sum over so many dimensions",
+                "tensordot cannot sum over so many dimensions",
                 wanted=f"0 to {min(rank_a, rank_b)}",
                 got=count,
                 hint="give the dimensions of each as axes=[[...], [...]]",

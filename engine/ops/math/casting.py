@@ -28,7 +28,7 @@ def _cast_shape(op: Operation) -> Shape:
     dtype = dtypes.as_dtype(op.attrs["dtype"])
     if dtype not in _CASTABLE:
         raise DtypeError(
-            "cast can not make this dtype",
+            "cast cannot make this dtype",
             wanted="bool or a number",
             got=dtype,
             hint="use py_function for conversions of strings",

@@ -216,7 +216,7 @@ def _real_signal(name_: str, rank: int, example: str) -> Any:
     Returns
     -------
     Tensor
-        float32 or float64. What a spectrum of a real signal can not have, an imaginary part at frequency 0 say, is
+        float32 or float64. What a spectrum of a real signal cannot have, an imaginary part at frequency 0 say, is
         left out of account.
 
     Raises

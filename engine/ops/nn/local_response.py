@@ -55,7 +55,7 @@ def lrn(
     x = of_rank(convert_to_tensor(input), 1, "channels are the last dimension", "expand_dims(x, 0) for one channel")
     radius = static_int(depth_radius, "depth_radius")
     if radius < 0:
-        raise GraphError("a radius can not be negative", wanted="0 or more", got=radius, hint="0 is the channel alone")
+        raise GraphError("a radius cannot be negative", wanted="0 or more", got=radius, hint="0 is the channel alone")
     wide = widen_halves(x)
     # Sum pooling along the channels, which become the spatial dimension of rows [-1, channels, 1].
     rows = apply("Reshape", apply("Square", wide), apply("Stack", [-1, size_along(x, -1), 1]))

@@ -54,7 +54,7 @@ def _new_sizes(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
         new.count(-1) <= 1 and all(d >= -1 for d in new) and (rest and not count % rest if -1 in new else count == rest)
     )
     if not fits:
-        raise ValueError(f"sparse_reshape: {list(old)} can not become {list(new)}, the numbers of elements differ")
+        raise ValueError(f"sparse_reshape: {list(old)} cannot become {list(new)}, the numbers of elements differ")
     if count >= 2**63:
         raise ValueError(f"sparse_reshape: {list(old)} has more places than an int64 can count")
     return tuple(count // rest if d == -1 else d for d in new)

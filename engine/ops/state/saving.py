@@ -137,7 +137,7 @@ def _write_checkpoint(
         save_file(path, zip(keys, tensors, strict=True), refuse_if_stopped)
     except OSError as error:
         raise CheckpointError(
-            f"tensors can not be saved: {error.strerror}", file=path, hint="look for room, and permissions, there"
+            f"tensors cannot be saved: {error.strerror}", file=path, hint="look for room, and permissions, there"
         ) from error
 
 

@@ -461,7 +461,7 @@ class ArrayStorage(Elements, Resource):
         for index, value in zip(indices, values, strict=True):
             if value.shape != values[0].shape:
                 raise self._array_error(
-                    f"elements of TensorArray '{self.name}' differ in shape and can not be stacked",
+                    f"elements of TensorArray '{self.name}' differ in shape and cannot be stacked",
                     context,
                     wanted=list(values[0].shape),
                     got=f"{list(value.shape)} at index {int(index)}",
@@ -473,7 +473,7 @@ class ArrayStorage(Elements, Resource):
         for index, value in enumerate(values):
             if len(value.shape) == 0 or value.shape[1:] != values[0].shape[1:]:
                 raise self._array_error(
-                    f"elements of TensorArray '{self.name}' can not be joined along their first dimension",
+                    f"elements of TensorArray '{self.name}' cannot be joined along their first dimension",
                     context,
                     wanted="rank 1 or more, and equal trailing dimensions",
                     got=f"{list(value.shape)} at index {index}",

@@ -194,7 +194,7 @@ def as_string(
     x = convert_to_tensor(input)
     if (scientific and shortest) or not isinstance(fill, str) or fill not in ("", "0", " ", "+", "-", "#"):
         raise GraphError(
-            "a number can not be written like this",
+            "a number cannot be written like this",
             wanted="scientific or shortest, and a fill of '', '0', ' ', '+', '-' or '#'",
             got=f"scientific={scientific}, shortest={shortest}, fill={fill!r}",
             hint="leave one out",

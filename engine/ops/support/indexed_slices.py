@@ -67,7 +67,7 @@ class IndexedSlices:
         """Return the dense tensor; GraphError without a dense shape."""
         if self.dense_shape is None:
             raise GraphError(
-                "IndexedSlices without a dense shape can not be made one tensor",
+                "IndexedSlices without a dense shape cannot be made one tensor",
                 wanted="slices that know how many rows there are",
                 got="dense_shape=None",
                 operation=self.values.op,
