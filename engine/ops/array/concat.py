@@ -345,10 +345,24 @@ def _split_v_shape(op: Operation) -> list[Shape]:
             got=len(sizes),
             hint="leave num= out where the length of the sizes is known",
         )
+    _check_sizes(sizes)
     if x.rank is None:
         return [x] * num
     axis = axis_within(op.attrs["axis"], x.rank)
     return [with_dimension(x, axis, d) for d in _complete_sizes(sizes, x[axis])]
+
+
+def _check_sizes(sizes: Sequence[int | None]) -> None:
+    """Raise ShapeError for more than a single -1, or a size below -1, among the known sizes."""
+    # Also where nothing remains: several pieces of 0 rows would hide the mistake until there are rows.
+    negative = [d for d in sizes if d is not None and d < 0]
+    if negative not in ([], [-1]):
+        raise ShapeError(
+            "split cannot tell how much each of these pieces takes",
+            wanted="sizes >= 0, at most one -1",
+            got=list(sizes),
+            hint="one of them may be -1: it takes the rest",
+        )
 
 
 def _complete_sizes(sizes: Sequence[int | None], total: int | None) -> list[int | None]:
@@ -369,10 +383,10 @@ def _complete_sizes(sizes: Sequence[int | None], total: int | None) -> list[int 
 
 
 def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
-    """Cut `x` into pieces of the given sizes; a negative size takes the remaining rows."""
+    """Cut `x` into pieces of the given sizes; a size of -1 takes the remaining rows."""
     lengths = sizes.tolist()
+    _check_sizes(lengths)
     rest = x.shape[axis] - sum(n for n in lengths if n >= 0)
-    # two negative sizes both take the rest, so the check of the sum finds them unless the rest is 0
     lengths = [rest if n < 0 else n for n in lengths]
     if len(lengths) != num or rest < 0 or sum(lengths) != x.shape[axis]:
         raise ValueError(f"split: sizes {sizes.tolist()} do not make {num} parts of {x.shape[axis]} rows")
@@ -419,7 +433,7 @@ def split(
     Raises
     ------
     ShapeError
-        If the pieces do not add up.
+        If the pieces do not add up, or several sizes are -1, or a size is less.
 
     Examples
     --------
