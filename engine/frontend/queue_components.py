@@ -157,7 +157,8 @@ def component_names(given: Any, count: int) -> tuple[str, ...] | None:
     if given is None:
         return None
     names = (given,) if isinstance(given, str) else tuple(given)
-    if len(set(names)) != count:
+    # Names that were given twice would count once in the set alone: [a, a, b] would do for two components.
+    if len(names) != count or len(set(names)) != count:
         raise GraphError(
             "a queue needs a name of its own for each component",
             wanted=f"{count} names",

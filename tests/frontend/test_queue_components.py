@@ -1,0 +1,26 @@
+"""Components of the elements of queues and staging areas: their names."""
+
+import pytest
+import tagloom as tg
+
+MAKERS = {
+    "FIFOQueue": lambda dtypes, names: tg.FIFOQueue(3, dtypes, names=names),
+    "StagingArea": lambda dtypes, names: tg.StagingArea(dtypes, names=names),
+    "MapStagingArea": lambda dtypes, names: tg.MapStagingArea(dtypes, names=names),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize("names", [["a", "a", "b"], ["a", "a"], ["a"], ["a", "b", "c"], []])
+def test_names_are_refused_unless_each_component_has_one_of_its_own(make, names):
+    with tg.Graph().as_default(), pytest.raises(tg.GraphError, match="name of its own") as caught:
+        make(["int32", "int32"], names)
+    error = caught.value
+    assert (error.wanted, error.got) == ("2 names", names)
+    assert error.hint
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_a_name_may_be_given_without_a_list_around_it(make):
+    with tg.Graph().as_default():
+        assert make("int32", "count").names == ("count",)
