@@ -257,10 +257,10 @@ class QueueBase(HasComponents):
         """Move elements between an asyncio.Queue and this queue, in a task that ends with the session.
 
         At most a single element is in transit, so that back pressure reaches the producer. An element is an argument of
-        `enqueue` or a result of `dequeue`: a value, a tuple of components, or a dict of components by name. When the
-        bridge is stopped, an element in transit goes back to its source. The task starts at once. It ends when there is
-        no other reference to the asyncio.Queue and no task waits in the queue, or when the asyncio.Queue is shut down;
-        its remaining items are still moved.
+        `enqueue` or a result of `dequeue`: a value, a tuple of components, a dict of components by name, or the
+        container of the dtypes. When the bridge is stopped, an element in transit goes back to its source. The task
+        starts at once. It ends when there is no other reference to the asyncio.Queue and no task waits in the queue, or
+        when the asyncio.Queue is shut down; its remaining items are still moved.
 
         Parameters
         ----------

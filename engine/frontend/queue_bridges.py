@@ -164,8 +164,8 @@ def bridge(queue: HasComponents, session: HasResources, asyncio_queue: asyncio.Q
 
 
 def _pack_element(queue: HasComponents, element: Element) -> Any:
-    """Return an element in the form of a user's element."""
-    if queue.names is not None:
+    """Return an element in the form of the results of `dequeue`, with a tuple in place of a list."""
+    if queue.names is not None or queue.structure is not None:
         return queue.named(element)
     return element[0] if len(element) == 1 else element
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -225,6 +226,54 @@ def test_components_are_tuples_or_dicts_and_the_users_own():
             async with named.bridge(session, filled([{"n": 1, "s": "a"}])), named.bridge(session, results, "out"):
                 found = await results.get()
             assert {name: value.item() for name, value in found.items()} == {"n": 1, "s": "a"}
+
+    asyncio.run(main())
+
+
+@dataclass
+class Sample:
+    number: object
+    text: object
+
+
+IN_CONTAINERS = {
+    "dict": {"number": 3, "text": "a"},
+    "dict of one": {"number": 3},
+    "dataclass": Sample(3, "a"),
+    "nested": {"inside": Sample(3, "a"), "beside": [4]},
+}
+
+
+@pytest.mark.parametrize("element", IN_CONTAINERS.values(), ids=IN_CONTAINERS)
+def test_elements_go_in_and_out_in_the_container_of_the_dtypes(element):
+    def dtype_of(value):
+        return "string" if isinstance(value, str) else "int32"
+
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue = tg.FIFOQueue(3, tg.nest.map_structure(dtype_of, element))
+            taken = queue.dequeue()
+        async with tg.Session(graph) as session:
+            results = asyncio.Queue()
+            async with queue.bridge(session, filled([element])), queue.bridge(session, results, "out"):
+                found = await results.get()
+            assert type(found) is type(element)
+            assert tg.nest.map_structure(lambda value: value.item(), found) == element
+            async with queue.bridge(session, filled([found])):
+                assert await session.run(taken) == element
+
+    asyncio.run(main())
+
+
+def test_an_element_in_another_container_than_that_of_the_dtypes_is_refused():
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue = tg.FIFOQueue(3, {"a": "int32", "b": "int32"})
+        async with tg.Session(graph) as session:
+            with pytest.raises(tg.GraphError, match="another structure than its dtypes have") as caught:
+                await queue.bridge(session, filled([{"a": 1, "c": 2}]))
+            assert caught.value.wanted == queue.structure
+            assert caught.value.got == {"a": 1, "c": 2}
 
     asyncio.run(main())
 
