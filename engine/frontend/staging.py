@@ -21,8 +21,9 @@ from .queue_components import HasComponents, tensors_of
 
 _AREA = Family(
     {
-        "dtypes": """dtype-like or list of them
-    Of an element's components.""",
+        "dtypes": """dtype-like, list of them, or container
+    Of an element's components. With a dict, named tuple, dataclass or registered container of dtypes, elements are
+    put and returned in such a container.""",
         "shapes": """list of shapes, optional
     Of the components.""",
         "names": """list of str, optional
@@ -124,7 +125,7 @@ class StagingArea(_Area):
 
     @public
     def get(self, name: str | None = None) -> Any:
-        """Return the components of the next element, a list or dict, as soon as there is one."""
+        """Return the components of the next element, a list, dict or container, as soon as there is one."""
         op = build("Dequeue", [self.handle], name=name or "get", dtypes_=self.dtypes, shapes=self.shapes)
         return self.named(op.outputs)
 
@@ -141,7 +142,7 @@ class StagingArea(_Area):
 
         Returns
         -------
-        list or dict of Tensor
+        list, dict or container of Tensor
             The components.
 
         Raises
@@ -250,14 +251,14 @@ class MapStagingArea(_Area):
         key : int64 scalar, optional
             The next element's key by default.
         indices : list of int or of names, optional
-            Components to get; the others stay. All by default.
+            Components to get, as a list or dict; the others stay. All by default.
         name : str, optional
             Name of the operation.
 
         Returns
         -------
         key : Tensor
-        components : list or dict of Tensor
+        components : list, dict or container of Tensor
 
         Raises
         ------
@@ -273,7 +274,7 @@ class MapStagingArea(_Area):
             name=name or "get",
             **self._attributes_of(chosen),
         )
-        return op.outputs[0], self.named(op.outputs[1:], chosen)
+        return op.outputs[0], self.named(op.outputs[1:], None if indices is None else chosen)
 
     @public
     def peek(self, key: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Any:
@@ -283,13 +284,13 @@ class MapStagingArea(_Area):
         ----------
         key : int64 scalar
         indices : list of int or of names, optional
-            Components to return; all by default.
+            Components to return, as a list or dict; all by default.
         name : str, optional
             Name of the operation.
 
         Returns
         -------
-        list or dict of Tensor
+        list, dict or container of Tensor
             The components.
 
         Raises
@@ -299,7 +300,7 @@ class MapStagingArea(_Area):
         """
         chosen = self._convert_indices(indices)
         op = build("MapStagePeek", [self.handle, _convert_key(key)], name=name or "peek", **self._attributes_of(chosen))
-        return self.named(op.outputs, chosen)
+        return self.named(op.outputs, None if indices is None else chosen)
 
     @public
     def size(self, name: str | None = None) -> Tensor:

@@ -257,6 +257,19 @@ def test_what_does_not_fit_a_map_is_refused():
         named.put(1, {"x": 1.0})
 
 
+def test_a_whole_element_of_a_map_comes_in_the_container_of_the_dtypes_and_a_part_in_a_list():
+    with tg.Graph().as_default() as graph:
+        area = tg.MapStagingArea({"n": "int32", "x": "float32"}, [[], []])
+        put, peeked, (_, got) = area.put(7, {"n": 1, "x": 2.0}), area.peek(7), area.get()
+        part, (_, other) = area.peek(7, [1]), area.get(7, [0, 1])
+    assert len(part) == 1
+    assert type(other) is list
+    with tg.SyncSession(graph) as session:
+        session.run(put)
+        assert session.run(peeked) == {"n": 1, "x": 2.0}
+        assert session.run(got) == {"n": 1, "x": 2.0}
+
+
 @pytest.mark.rule(48)
 def test_components_that_wait_for_memory_pass_by_who_waits_for_a_place():
     async def main():
