@@ -150,15 +150,21 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
         Raises
         ------
+        DtypeError, ShapeError
+            If `grad` is a tensor of another dtype, or its shape is known not to be the accumulator's.
         OpError
             When a step runs the operation, if `grad` has another shape than the gradients before.
         """
-        # Literals and arrays take the accumulator's dtype; a tensor is never cast, and fails in a step if it differs.
+        # Literals and arrays take the accumulator's dtype; a tensor is never cast, and refused if its dtype differs.
         gradient = convert_to_tensor(grad, None if isinstance(grad, Tensor) else self.dtype)
-        gradient.shape.merge(self.shape)  # raises ShapeError if they are incompatible
-        step = convert_to_tensor(local_step, dtypes.int64)
         applied: Tensor = apply(
-            "AccumulatorApplyGradient", self.accumulator_ref, step, gradient, name=name or "apply_grad"
+            "AccumulatorApplyGradient",
+            self.accumulator_ref,
+            convert_to_tensor(local_step, dtypes.int64),
+            gradient,
+            name=name or "apply_grad",
+            dtype=self.dtype,
+            shape=self.shape,
         )
         return applied.op
 
@@ -262,7 +268,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         Raises
         ------
         GraphError
-            If `grad` is not IndexedSlices.
+            If `grad` is not IndexedSlices; DtypeError, ShapeError as `apply_grad`.
         OpError
             When a step runs the operation, if `grad` does not fit the gradients before.
         """
@@ -306,6 +312,8 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
 
         Raises
         ------
+        DtypeError, ShapeError
+            If the rows are a tensor of another dtype, or indices, rows and shape are known not to fit.
         OpError
             When a step runs the operation, if indices, rows and shape do not fit each other, or the gradients before.
         """
@@ -324,6 +332,8 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
             # Shapes of tensors are int32, the accumulator's operations take int64.
             shape if shape.dtype is dtypes.int64 else apply("Cast", shape, dtype=dtypes.int64),
             name=name or "apply_grad",
+            dtype=self.dtype,
+            shape=self.shape,
         )
         return applied.op
 

@@ -81,7 +81,7 @@ def test_rows_that_do_not_fit_are_refused():
         wrong = {
             "another shape": sums.apply_grad([1], [[1.0]]),
             "out of range": sums.apply_grad([4], [[1.0, 2.0]]),
-            "not as many": sums.apply_grad([1, 2], [[1.0, 2.0]]),
+            "not as many": sums.apply_grad(tg.boolean_mask([1, 2], [True, True]), [[1.0, 2.0]]),
         }
         with pytest.raises(tg.GraphError, match="adds up IndexedSlices"):
             sums.apply_indexed_slices_grad(tg.constant([1.0]))
@@ -96,6 +96,61 @@ def test_rows_that_do_not_fit_are_refused():
     with tg.SyncSession(graph) as session:
         session.restore(saved)
         assert session.run(take)[0].tolist() == [1]
+
+
+@pytest.mark.rule(131)
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda x: tg.ConditionalAccumulator("float32").apply_grad(x, name="put"),
+        lambda x: tg.SparseConditionalAccumulator("float32").apply_grad([0, 1], x, name="put"),
+        lambda x: tg.SparseConditionalAccumulator("float32").apply_indexed_slices_grad(
+            tg.IndexedSlices(x, tg.constant([0, 1])), name="put"
+        ),
+    ],
+)
+def test_a_tensor_of_another_dtype_is_refused_where_it_is_applied(put):
+    with tg.Graph().as_default():
+        x = tg.placeholder("float64", [2])
+        with pytest.raises(tg.DtypeError, match="put was given a gradient of another dtype") as caught:
+            put(x)
+        assert put([1.0, 2.0]).outputs[0].dtype == tg.bool, "a literal takes the accumulator's dtype"
+    assert (caught.value.wanted, caught.value.got) == (tg.float32, tg.float64)
+    assert caught.value.source.file == __file__
+    assert caught.value.hint
+
+
+SHAPED = {
+    "dense": lambda x: tg.ConditionalAccumulator("float32", [3]).apply_grad(x),
+    "dense rank": lambda x: tg.ConditionalAccumulator("float32", [None]).apply_grad(x[0]),
+    "sizes of rows": lambda x: tg.SparseConditionalAccumulator("float32", [9, 3]).apply_grad([0], x[None]),
+    "rank of rows": lambda x: tg.SparseConditionalAccumulator("float32", [9]).apply_grad([0], x[None]),
+    "whole shape": lambda x: tg.SparseConditionalAccumulator("float32", [9, 2]).apply_grad([0], x[None], [8, 2]),
+    "whole shape of rows": lambda x: tg.SparseConditionalAccumulator("float32").apply_grad([0], x[None], [8, 3]),
+}
+
+
+@pytest.mark.rule(131)
+def test_a_shape_that_cannot_fit_is_refused_where_it_is_applied():
+    for case, put in SHAPED.items():
+        with tg.Graph().as_default():
+            x = tg.placeholder("float32", [2])
+            with pytest.raises(tg.ShapeError, match="of another shape than the accumulator's") as caught:
+                put(x)
+            assert caught.value.operation is not None, case
+            assert caught.value.source.file == __file__, case
+
+
+@pytest.mark.rule(131)
+@pytest.mark.parametrize("indices", [[0], [[0, 1]], 0])
+def test_rows_known_not_to_be_as_many_as_their_indices_are_refused_where_they_are_applied(indices):
+    with tg.Graph().as_default():
+        sums, x = tg.SparseConditionalAccumulator("float32"), tg.placeholder("float32", [2])
+        with pytest.raises(tg.ShapeError, match="not as many as their indices"):
+            sums.apply_grad(indices, x)
+        with pytest.raises(tg.ShapeError, match="not as many as their indices"):
+            sums.apply_grad(tg.placeholder("int64"), x[0])
+        sums.apply_grad(tg.placeholder("int64"), x)
 
 
 @pytest.mark.rule(131)

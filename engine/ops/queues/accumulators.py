@@ -27,6 +27,7 @@ from ..support.context import KernelContext, LongCall, has_succeeded, until_ende
 from ..support.copies import is_large
 from ..support.shared import SharedResource, get_shared
 from .figures import AccumulatorStatistics
+from .gradient_checks import check_gradient, check_rows
 from .gradient_sums import DenseSum, Reduction, SparseSum
 from .saved import checked_state
 from .taking import kernel_outputs
@@ -350,6 +351,7 @@ def _saved_shape(saved: Any) -> Shape | None:
     return Shape([None if size < 0 else size for size in saved[0]])
 
 
+_OF_GRADIENTS = {"dtype": None, "shape": Shape(None)}  # of the accumulator; for checks while the graph is built
 _REASON = NotDifferentiable("an accumulator moves values outside the graph's edges")
 
 
@@ -367,7 +369,7 @@ def _accumulator_handle(xp: Any, context: KernelContext, *, shared_name: str, **
 
 
 def _apply_gradient(
-    xp: Any, context: KernelContext, accumulator: AccumulatorStorage, local_step: Any, *parts: Any
+    xp: Any, context: KernelContext, accumulator: AccumulatorStorage, local_step: Any, *parts: Any, **_: Any
 ) -> Any:
     gradient = parts if accumulator.spec.sparse else parts[0]
     if context.step.long_calls is None or not accumulator.is_long(gradient):
@@ -426,7 +428,8 @@ define(
 define(
     "AccumulatorApplyGradient",
     "handle: resource, local_step: host int64, gradient: host T -> applied: host bool",
-    shape=infer_scalar,
+    attrs=_OF_GRADIENTS,
+    shape=check_gradient,
     kernel=_apply_gradient,
     gradient=_REASON,
     effects=Effect.WRITES,
@@ -446,7 +449,8 @@ define(
     "AccumulatorApplyRows",
     "handle: resource, step: host int64, values: host T, indices: host I, shape: host int64 -> applied: host bool",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
-    shape=infer_scalar,
+    attrs=_OF_GRADIENTS,
+    shape=check_rows,
     kernel=_apply_gradient,
     gradient=_REASON,
     effects=Effect.WRITES,
