@@ -252,7 +252,9 @@ class Session(SessionView):
             tensors, values = feed_values({} if feeds is None else feeds, self.graph)
             request = make_request(self.graph, fetches)
             step = steps.compiled(request, tensors, watches, observed=check_observers(trace, report))
-            return await steps.run(request, step, values, timeout, trace, watches, report, level)
+            running = steps.run(request, step, values, timeout, trace, watches, report, level)
+            del feeds, values  # this frame must not keep arrays that the step has used up
+            return await running
         finally:
             for each in watches:
                 each.end()

@@ -183,6 +183,56 @@ async def test_a_failed_step_is_freed_with_its_error(graph, executor):
             assert kept[0]() is None
 
 
+class Numbers(list):
+    """A fed value that becomes an array; with weak references, which lists have not."""
+
+
+@pytest.mark.parametrize("how", ["run", "run at a priority", "step"])
+@pytest.mark.parametrize("kwargs", [{}, {"max_steps": 1}, {"on_step": print}], ids=["plain", "max_steps", "on_step"])
+async def test_no_frame_keeps_a_fed_value_while_its_step_runs(graph, executor, kwargs, how):
+    kept, seen = [], []
+
+    def fed():
+        value = Numbers([1.0, 2.0])
+        kept.append(weakref.ref(value))
+        return value
+
+    async def look(total):
+        await asyncio.sleep(0)
+        seen.append(kept[0]())
+        return total
+
+    x = tg.placeholder("float32", [2])
+    result = tg.py_function(look, [tg.reduce_sum(x)], "float32", output_shapes=[])
+    async with tg.Session(graph, executor=executor, **kwargs) as session:
+        with no_collector():
+            if how == "step":
+                await session.make_step(result, [x])(fed())
+            else:
+                await session.run(result, {x: fed()}, priority=None if how == "run" else 1)
+    assert seen == [None]
+
+
+async def test_a_step_that_gets_no_place_leaves_no_coroutine_that_never_ran(graph):
+    """Python would warn of it, which is an error in these tests."""
+    x = tg.placeholder("float32", [])
+    first, second = tg.py_function(forever, [x], "float32", output_shapes=[]), x + 1.0
+    async with tg.Session(graph, max_steps=1) as session:
+        with no_collector():
+            running = asyncio.create_task(session.run(first, {x: 1.0}))
+            waiting = asyncio.create_task(session.run(second, {x: 1.0}))
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            running.cancel()
+            await asyncio.wait([running])
+        assert await session.run(second, {x: 1.0}) == 2
+
+
+async def forever(value):
+    await asyncio.Event().wait()
+
+
 async def test_sessions_and_their_compiled_steps_die_with_their_last_reference(graph, executor):
     x = tg.placeholder("float32", [])
     result = tg.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * x), [0, 1.0])

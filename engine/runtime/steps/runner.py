@@ -219,32 +219,29 @@ class StepRunner:
             timeout = self.timeout
         else:
             check_seconds(timeout)
-        run = self._run_step if self.admission is None and self.counts.hook is None else self._run_admitted
-        running = run(request, step, values, timeout, trace, watches, report, perf_counter())
+        came = perf_counter()
+        running = self._run_step(request, step, values, timeout, trace, watches, report, came)
+        if self.admission is not None or self.counts.hook is not None:
+            running = self._run_admitted(running, step, came)
         return running if level is None else run_at(level, running)
 
-    async def _run_admitted(
-        self,
-        request: Request,
-        step: CompiledStep,
-        values: Sequence[Any],
-        timeout: float | None,
-        trace: Trace | None,
-        watches: Sequence[WatchBuffer],
-        report: Report | None,
-        came: float,
-    ) -> Any:
+    async def _run_admitted(self, running: Coroutine[Any, Any, Any], step: CompiledStep, came: float) -> Any:
         """Run a step in its place among `max_steps`, and tell the hooks of its begin and end."""
-        place = await self.admit(step)
+        try:
+            place = await self.admit(step)
+        except BaseException:
+            running.close()  # a coroutine that never began would be warned of
+            raise
         told, began, error = self.counts.begin(step), perf_counter(), None
         try:
             # The session may have begun to close while the step waited for its place.
             self.check_admits()
-            return await self._run_step(request, step, values, timeout, trace, watches, report, came)
+            return await running
         except BaseException as failure:
             error = failure
             raise
         finally:
+            running.close()  # without effect, unless the session refused the step
             self.leave(place)
             self.counts.notify_hook(told, perf_counter() - began, began - came, error)
             del error  # its traceback refers to this frame
@@ -291,7 +288,7 @@ class StepRunner:
         if report is not None:
             step = shared.with_private_counters(self.environment.settings)
         execution = self._begin_in_memory(claim, step, feeds, watches, trace)
-        # This frame lives as long as the step, and must not keep fed arrays that the step has used up.
+        # This frame and its callers' live as long as the step, and must not keep fed arrays that the step has used up.
         del values, feeds
         self.running.add(execution)
         try:

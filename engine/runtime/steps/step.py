@@ -93,7 +93,9 @@ class Step(Generic[R_co]):
             if watches or trace is not None or report is not None:
                 observed = check_observers(trace, report)
                 compiled = runner.compiled(self._request, self._feeds, watches, observed=observed)
-            result: R_co = await runner.run(self._request, compiled, given, timeout, trace, watches, report, level)
+            running = runner.run(self._request, compiled, given, timeout, trace, watches, report, level)
+            del values, given  # this frame must not keep arrays that the step has used up
+            result: R_co = await running
             return result
         finally:
             # Also of a refused run: else a reader of the watch would wait for ever.
