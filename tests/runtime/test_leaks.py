@@ -213,6 +213,31 @@ async def test_no_frame_keeps_a_fed_value_while_its_step_runs(graph, executor, k
     assert seen == [None]
 
 
+@pytest.mark.parametrize("has_variable", [False, True])
+async def test_no_frame_keeps_an_argument_while_a_function_runs(has_variable):
+    kept, seen = [], []
+
+    async def look(total):
+        await asyncio.sleep(0)
+        seen.append(kept[0]())
+        return total
+
+    def argument():
+        value = Numbers([1.0, 2.0])
+        kept[:] = [weakref.ref(value)]
+        return value
+
+    @tg.function(input_signature=[tg.TensorSpec([2], "float32")])
+    def f(x):
+        scale = tg.nn.get_variable("scale", initializer=1.0) if has_variable else 1.0
+        return tg.py_function(look, [tg.reduce_sum(x) * scale], "float32", output_shapes=[])
+
+    for _ in range(2):  # the first call traces
+        with no_collector():
+            assert await f(argument()) == 3
+    assert seen == [None, None]
+
+
 async def test_a_step_that_gets_no_place_leaves_no_coroutine_that_never_ran(graph):
     """Python would warn of it, which is an error in these tests."""
     x = tg.placeholder("float32", [])

@@ -235,7 +235,9 @@ class Function(Generic[P, V_co, C_co]):
         return await self._await_trace(self._parameters.bind(args, kwargs))
 
     async def _run_trace(self, arguments: Arguments) -> Any:
-        return await self._run_in(await self._own_session(), arguments)
+        running = self._run_in(await self._own_session(), arguments)
+        del arguments  # as in `_run_in`
+        return await running
 
     async def _run_in(self, session: Session, arguments: Arguments) -> Any:
         """Run the trace for arguments in a session; repeats the test of `_keep_variables`, sparing its context."""
@@ -246,10 +248,12 @@ class Function(Generic[P, V_co, C_co]):
             self._note_use(arguments)
         if self._session is None and concrete.kept:
             with self._state.used(session, concrete.kept, self._name):
-                step = await concrete.step(session, arguments.leaves)
-                return await step(*arguments.leaves)
-        step = await concrete.step(session, arguments.leaves)
-        return await step(*arguments.leaves)
+                running = (await concrete.step(session, arguments.leaves))(*arguments.leaves)
+                del arguments
+                return await running
+        running = (await concrete.step(session, arguments.leaves))(*arguments.leaves)
+        del arguments  # this frame lives as long as the step, and must not keep arrays that the step has used up
+        return await running
 
     def _keep_variables(self, session: Session, concrete: ConcreteFunction) -> AbstractContextManager[None]:
         """Keep the variables of a trace in a session as long as a call lasts."""
