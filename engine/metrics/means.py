@@ -230,7 +230,8 @@ def mean_cosine_distance(
     with name_scope(name, "mean_cosine_distance"):
         labels, predictions = _to_floating(labels, predictions)
         products = reduce_sum(labels * predictions, static_int(dim, "dim"), keepdims=True)
-        # Subtracted once: the mean of 1 - p is 1 minus the mean of p.
+        # Subtracted once: the mean of 1 - p is 1 minus the mean of p. So the value before the first step, whose mean
+        # is 0, is 1, as in TensorFlow: without vectors there is no similarity.
         return _stream_mean(products, weights, metrics_collections, updates_collections, lambda found: 1 - found)
 
 

@@ -1,5 +1,7 @@
 """Metrics over many steps are what they would be of all labels and predictions at once."""
 
+import re
+
 import numpy as np
 import pytest
 import tagloom as tg
@@ -93,6 +95,15 @@ def test_relative_errors_and_cosine_distances():
     vectors = [[x.reshape(3, 2) for x in pair] for pair in NUMBERS]
     y, p = joined(vectors)
     assert Run("mean_cosine_distance", vectors, dim=-1).value == pytest.approx(1 - (y * p).sum(1).mean())
+
+
+@pytest.mark.parametrize("name", ["mean_cosine_distance", *FORMULAS])
+def test_the_value_before_the_first_step_is_the_number_in_the_docstring(name):
+    about = {"dim": -1} if name == "mean_cosine_distance" else {}
+    run = Run(name, NUMBERS if about else FORMULAS[name][0], **about)
+    found = re.findall(r"(\d) before\s+the\s+first\s+step", getattr(metrics, name).__doc__)
+    assert found == [str(int(run.before))]
+    assert run.before == (1 if about else 0), "1 minus a mean of 0, as in TensorFlow"
 
 
 @pytest.mark.parametrize("weighted", [False, True])
