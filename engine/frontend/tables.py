@@ -358,7 +358,7 @@ class MutableHashTable(LookupTable):
         key_tensor, value_tensor = self._keys_of(keys), convert_to_tensor(values, self.value_dtype)
         # merge() raises ShapeError if there cannot be a value for each key.
         if key_tensor.shape.rank is not None:
-            value_tensor.shape.merge(Shape([*key_tensor.shape, *self._spec.shape]))
+            Shape([*key_tensor.shape, *self._spec.shape]).merge(value_tensor.shape)
         return build("TableInsert", [handle, key_tensor, value_tensor], name=name or "insert", key=key)
 
     @public

@@ -24,3 +24,19 @@ def test_names_are_refused_unless_each_component_has_one_of_its_own(make, names)
 def test_a_name_may_be_given_without_a_list_around_it(make):
     with tg.Graph().as_default():
         assert make("int32", "count").names == ("count",)
+
+
+OF_OTHER_SHAPES = {
+    "enqueue": lambda x: tg.FIFOQueue(3, "float32", shapes=[[3]]).enqueue(x),
+    "put": lambda x: tg.StagingArea("float32", [[3]]).put(x),
+    "put of a map": lambda x: tg.MapStagingArea("float32", [[3]]).put(1, x),
+    "insert_many": lambda x: tg.Barrier("float32", [[3]]).insert_many(0, ["a"], x[None]),
+}
+
+
+@pytest.mark.parametrize("case", OF_OTHER_SHAPES)
+def test_the_shape_of_the_queue_is_the_wanted_shape_of_a_component(case):
+    many = [1] if case == "insert_many" else []
+    with tg.Graph().as_default(), pytest.raises(tg.ShapeError, match="contradict") as caught:
+        OF_OTHER_SHAPES[case](tg.placeholder("float32", [2]))
+    assert (list(caught.value.wanted), list(caught.value.got)) == ([*many, 3], [*many, 2])

@@ -320,3 +320,11 @@ def test_sessions_have_contents_of_their_own():
         session.run(count, {words: ["a"]})
     with tg.SyncSession(graph) as session:
         assert session.run(graph.found[0], {words: ["a"]}).tolist() == [0]
+
+
+def test_a_shape_with_a_value_for_each_key_is_the_wanted_shape():
+    with tg.Graph().as_default():
+        table = tg.MutableHashTable("int64", "float32", -1.0)
+        with pytest.raises(tg.ShapeError, match="contradict") as caught:
+            table.insert([1, 2], [1.0])
+    assert (list(caught.value.wanted), list(caught.value.got)) == ([2], [1])

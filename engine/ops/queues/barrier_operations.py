@@ -65,7 +65,7 @@ def _insert_shapes(op: Operation) -> list[Shape]:
             hint="cast the values to the barrier's type",
         )
     count, shape = keys.shape.merge(Shape([None]))[0], op.attrs["shape"]
-    values.shape.merge(Shape(None) if shape.rank is None else Shape([count, *shape]))
+    (Shape(None) if shape.rank is None else Shape([count, *shape])).merge(values.shape)
     return infer_nothing(op)
 
 

@@ -113,7 +113,7 @@ def _check_components(op: Operation, many: bool) -> None:
     for tensor, shape in zip(op.inputs[1:], op.attrs["shapes"], strict=True):
         # A batch has its elements along a new first dimension.
         whole = shape if not many else Shape(None) if shape.rank is None else Shape([None, *shape])
-        tensor.shape.merge(whole)
+        whole.merge(tensor.shape)  # in this order, an error says that the queue's shape was wanted
 
 
 def _put_shapes(op: Operation) -> list[Shape]:

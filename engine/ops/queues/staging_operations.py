@@ -109,7 +109,7 @@ def _put_shapes(op: Operation) -> list[Shape]:
             hint="cast the components to the area's dtypes",
         )
     for tensor, shape in zip(op.inputs[2:], op.attrs["shapes"], strict=True):
-        tensor.shape.merge(shape)
+        shape.merge(tensor.shape)
     return infer_nothing(op)
 
 
