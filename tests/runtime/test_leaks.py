@@ -17,6 +17,7 @@ from tagloom.ops.state.tensor_array_storage import ArrayStorage
 
 from tests.support.settings import ON
 from tests.support.tiers import choose
+from tests.support.waiting import until
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -246,7 +247,7 @@ async def test_a_step_that_gets_no_place_leaves_no_coroutine_that_never_ran(grap
         with no_collector():
             running = asyncio.create_task(session.run(first, {x: 1.0}))
             waiting = asyncio.create_task(session.run(second, {x: 1.0}))
-            await asyncio.sleep(0.01)
+            await until(lambda: session.statistics().steps_waiting == 1)
             waiting.cancel()
             await asyncio.wait([waiting])
             running.cancel()
