@@ -4,6 +4,7 @@
 """
 
 import ast
+import dataclasses
 import re
 import sys
 from collections import Counter
@@ -17,6 +18,7 @@ FOR_EDITORS = Path("engine/ir/outputs.py")  # types by their outputs; a test com
 LONGEST = 500  # lines of a file
 NAMES = Path("engine/public.py")  # which is a list, as long as there are public names
 MOST_BRANCHES = 12  # of a function
+MOST_PARAMETERS = 6  # of a function
 
 
 def python_sources(folders=("engine", "streams", "swap", "kernels")):
@@ -97,6 +99,25 @@ def branches(function):
     return sum(isinstance(node, kinds) for node in ast.walk(function))
 
 
+def parameters(function):
+    """Return the parameters of a function, without the object or the class of a method."""
+    found = function.args
+    listed = [*found.posonlyargs, *found.args, *found.kwonlyargs]
+    return [each for each in listed if each.arg not in ("self", "cls")]
+
+
+def is_overload(function):
+    """Return True for a signature that type checkers alone read."""
+    return any(ast.unparse(each).endswith("overload") for each in function.decorator_list)
+
+
+def definition_fields():
+    """Return the names of the fields that every operation type has."""
+    from tagloom.ir.definition import OpDefinition
+
+    return [each.name for each in dataclasses.fields(OpDefinition)]
+
+
 def operation_types():
     """Return the names of all declared operation types, and of those that passes make."""
     import tagloom  # noqa: F401  declares them
@@ -108,7 +129,8 @@ def operation_types():
 def counts():
     """Return the counts by what they are of; those by package as a mapping."""
     types = operation_types()
-    compared, tables, reaches, made, branchy = Counter(), [], [], [], []
+    compared, tables, reaches, made, branchy, wide, ignored = Counter(), [], [], [], [], [], Counter()
+    untyped = Counter()
     for path, tree in python_sources():
         where = path.relative_to(ROOT)
         if where.parts[0] == "engine" and not package(path).startswith(ABOUT_TYPES):
@@ -117,8 +139,13 @@ def counts():
             tables += [f"{where}:{name}" for name in name_tables(tree, types)]
         reaches += [f"{where}:{line}" for line in private_reaches(tree)]
         made += [f"{where}:{line}" for line in calls_of(tree, "Operation")]
-        functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
         branchy += [f"{where}:{f.name}" for f in functions if branches(f) > MOST_BRANCHES]
+        wide += [f"{where}:{f.name}" for f in functions if not is_overload(f) and len(parameters(f)) > MOST_PARAMETERS]
+        ignored[str(where)] += path.read_text().count("# type: " + "ignore")
+        if not str(where).startswith(("engine/ops", "engine/nn")):
+            bare = [p for f in functions for p in parameters(f) if p.annotation and ast.unparse(p.annotation) == "Any"]
+            untyped[str(where)] += len(bare)
     return {
         "comparisons of op.type": +compared,
         "tables of operation types": tables,
@@ -126,6 +153,10 @@ def counts():
         "hand-made Operation(...)": made,
         "formatter pragmas": formatter_pragmas(),
         f"functions with more than {MOST_BRANCHES} branches": branchy,
+        f"functions with more than {MOST_PARAMETERS} parameters": wide,
+        "ignored errors of types": +ignored,
+        "parameters annotated Any, outside ops and nn": +untyped,
+        "fields of OpDefinition": definition_fields(),
         f"files of more than {LONGEST} lines": long_files(),
     }
 

@@ -12,6 +12,10 @@ BARS = {
     "hand-made Operation(...)": 17,
     "formatter pragmas": 0,
     "functions with more than 12 branches": 7,
+    "functions with more than 6 parameters": 178,
+    "ignored errors of types": 130,
+    "parameters annotated Any, outside ops and nn": 1325,
+    "fields of OpDefinition": 10,
     "files of more than 500 lines": 0,
 }
 
