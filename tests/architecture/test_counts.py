@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.architecture.counts import counts
+from tests.architecture.counts import counts, untyped_share
 
 # A new operation, pass or session should need none of these. Whoever brings a count down lowers its bar here.
 BARS = {
@@ -14,7 +14,6 @@ BARS = {
     "functions with more than 12 branches": 7,
     "functions with more than 6 parameters": 178,
     "ignored errors of types": 130,
-    "parameters annotated Any, outside ops and nn": 1325,
     "fields of OpDefinition": 10,
     "files of more than 500 lines": 0,
 }
@@ -35,3 +34,7 @@ def test_a_count_is_at_its_bar(what, found_counts):
     total = sum(found.values()) if isinstance(found, dict) else len(found)
     assert total <= BARS[what], f"more than before: {found}"
     assert total == BARS[what], f"fewer than before, so lower the bar to {total}"
+
+
+def test_most_parameters_have_a_type():
+    assert untyped_share() <= 0.165
