@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument(
         "--operations",
         action="store_true",
-        help="say of each operation whether it was verified on a GPU, and at which commit",
+        help="list where each operation runs in a session on a GPU",
     )
     info.set_defaults(command=lambda parsed: _print(_operations() if parsed.operations else _facts()))
     _add_top(commands.add_parser("top", help="show what the sessions of running processes do"))
@@ -196,10 +196,19 @@ def _print(table: Sequence[tuple[str, str]]) -> int:
     return 0
 
 
-def _operations() -> list[tuple[str, str]]:
-    from .ops.verified import describe_operations
+_PLACES = {
+    "executor": "done by the executors",
+    "store": "keeps values where they are",
+    "host": "runs on the host",
+    "device": "computes on the GPU",
+}
 
-    return describe_operations()
+
+def _operations() -> list[tuple[str, str]]:
+    """Return the rows of ``tagloom info --operations``."""
+    from .ir.definition import all_definitions
+
+    return [(definition.type, _PLACES[definition.runs_on]) for definition in all_definitions()]
 
 
 def _facts() -> list[tuple[str, str]]:

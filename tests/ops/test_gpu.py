@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from tagloom.ops.verified import FILE, write_verified
 
 from tests.ops.samples import SAMPLES
+from tests.ops.verified import FILE, write_verified
 from tests.strict_array_library.kernels import compare, is_for_device, run, run_compiled, variants
 
 pytestmark = [
