@@ -19,7 +19,7 @@ from ..ir.misuse import refuses_misuse
 from ..runtime.functions.arguments import TensorSpec
 from .arguments import check_counts
 from .dataset import Dataset
-from .stages import combining
+from .stages import combining, iterables
 from .stages import sources as stages
 from .stages.elements import leaves_of, pack_leaves
 
@@ -64,7 +64,7 @@ def from_iterable(
     """
     if not hasattr(source, "__iter__") and not callable(source):
         raise GraphError("this is no iterable", got=repr(source), hint="give a list, or a generator function")
-    made = Dataset(stages.IterableStage, source=source, threads=threads)
+    made = Dataset(iterables.IterableStage, source=source, threads=threads)
     return made if output is None else made.check(output)
 
 
@@ -104,7 +104,7 @@ def from_async(source: Any, *, output: Any = None) -> Dataset:
     """
     if not hasattr(source, "__aiter__") and not callable(source):
         raise GraphError("this is no asynchronous iterable", got=repr(source), hint="give an async generator function")
-    made = Dataset(stages.AsyncIterableStage, source=source)
+    made = Dataset(iterables.AsyncIterableStage, source=source)
     return made if output is None else made.check(output)
 
 

@@ -1,4 +1,4 @@
-"""Where elements come from."""
+"""Sources of elements."""
 
 import asyncio
 import gzip
@@ -322,3 +322,69 @@ def test_a_compressed_file_that_is_damaged_is_one_error_and_the_next_one_is_read
     assert [type(error) for error in errors] == [tg.PipelineError]
     assert "a.txt.gz" in str(errors[0])
     assert found[-2:] == ["x", "y"]
+
+
+@pytest.mark.parametrize("build", ["alone", "interleaved", "in batches"])
+async def test_elements_do_not_wait_for_one_that_comes_late(build):
+    """A request is for as many elements as came quickly before, and the source may wait for ever after some of them."""
+    goes_on = asyncio.Event()
+
+    async def elements():
+        for i in range(105):
+            yield i
+        await goes_on.wait()
+        yield 105
+
+    dataset = {
+        "alone": lambda: tg.data.from_async(elements),
+        "interleaved": lambda: tg.data.from_iterable([0]).interleave(lambda _: tg.data.from_async(elements)),
+        "in batches": lambda: tg.data.from_async(elements).batch(5),
+    }[build]()
+    async with asyncio.timeout(60), dataset.iterator() as iterator:
+        found = [await iterator.next() for _ in range(21 if build == "in batches" else 105)]
+        assert np.concatenate(found).tolist() == [*range(105)] if build == "in batches" else found == [*range(105)]
+        goes_on.set()
+        last = await iterator.next()
+        assert np.ravel(last).tolist() == [105]
+        with pytest.raises(StopAsyncIteration):
+            await anext(iterator)
+
+
+async def test_the_state_is_known_while_a_late_element_is_awaited():
+    """An iterator that saves its state is not asked for it in the middle of an element."""
+    goes_on = asyncio.Event()
+
+    class Counter:
+        def __init__(self):
+            self.count, self.is_busy = 0, False
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            self.is_busy = True
+            if self.count == 50:
+                await goes_on.wait()
+            self.count += 1
+            self.is_busy = False
+            if self.count > 60:
+                raise StopAsyncIteration
+            return self.count
+
+        def state_dict(self):
+            assert not self.is_busy
+            return {"count": self.count}
+
+        def load_state_dict(self, state):
+            self.count = state["count"]
+
+    async with asyncio.timeout(60), tg.data.from_async(Counter).iterator() as iterator:
+        assert [await iterator.next() for _ in range(50)] == [*range(1, 51)]
+        late = asyncio.create_task(iterator.next())
+        await asyncio.sleep(0)
+        state = iterator.state()
+        goes_on.set()
+        assert await late == 51
+    async with tg.data.from_async(Counter).iterator() as again:
+        again.restore(state)
+        assert [int(x) async for x in again] == [*range(51, 61)]
