@@ -13,7 +13,7 @@ BARS = {
     "formatter pragmas": 0,
     "functions with more than 12 branches": 7,
     "functions with more than 6 parameters": 178,
-    "ignored errors of types": 130,
+    "ignored errors of types": 129,
     "fields of OpDefinition": 10,
     "files of more than 500 lines": 0,
 }
