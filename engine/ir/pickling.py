@@ -8,13 +8,14 @@ so do tensors, operations and regions held outside the graph.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.dtypes import DType
 from ..base.shapes import Shape
 from ..base.source_lines import Source
 from .builder import restore_operation
-from .notes import NO_NOTES
+from .notes import NO_NOTES, PassNotes
 from .operation import Operation, Origin
 from .region import Region
 from .tensor import Tensor
@@ -150,12 +151,23 @@ def restore(graph: Graph, found: dict[str, Any]) -> None:
     operations = graph.get_operations()
     for op, attrs in zip(operations, found["attrs"], strict=True):
         op.attrs = attrs
-    for i, notes in found.get("notes", ()):  # absent from graphs pickled before there were notes
-        operations[i].notes = notes
+    if "notes" in found:
+        for i, notes in found["notes"]:
+            operations[i].notes = notes
+    else:
+        _move_old_notes(operations)
     for tensor, derived in found["derived"]:
         tensor._derived = derived
     for region, noted in zip(_list_regions(graph, operations), found["regions"], strict=True):
         region.resolver, region.reads, region.written = noted
+
+
+def _move_old_notes(operations: Iterable[Operation]) -> None:
+    """Move the notes of a graph pickled before there were notes: they stand among the attributes."""
+    for op in operations:
+        old = [field.name for field in fields(PassNotes) if field.name in op.attrs.keys() - op.definition.attrs.keys()]
+        if old:
+            op.note(**{name: op.attrs.pop(name) for name in old})
 
 
 def inner_region(op: Operation, index: int) -> Region:

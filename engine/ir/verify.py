@@ -191,7 +191,7 @@ def _in_root(op: Operation) -> Complaint:
 
 
 def _attrs_are_declared(op: Operation) -> Complaint:
-    """An attribute belongs to the type, or to all types: what passes tell each other are notes."""
+    """Return a complaint about attributes that neither the type nor all types have; passes leave notes instead."""
     unknown = sorted(op.attrs.keys() - op.definition.attrs.keys() - OF_ALL_TYPES)
     if unknown:
         return "an attribute is not declared by the type", "attributes of the definition, or notes", ", ".join(unknown)

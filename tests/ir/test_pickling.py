@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom import training
+from tagloom.ir import pickling
+from tagloom.ir.notes import NO_NOTES
 from tagloom.ir.verify import check
 
 
@@ -116,3 +118,18 @@ def test_hand_made_loops_and_callables():
     copy.deepcopy(graph)
     with pytest.raises((pickle.PicklingError, AttributeError)):
         pickle.dumps(graph)
+
+
+def test_notes_that_stood_among_the_attributes_are_notes_again():
+    """In graphs pickled by earlier versions."""
+    with tg.Graph().as_default() as graph:
+        tg.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x * 2.0), [0, 1.0])
+    again = pickle.loads(pickle.dumps(graph))
+    found = pickling.details(again)
+    for i, notes in found.pop("notes"):
+        again.get_operations()[i].attrs |= {"label": notes.label, "initial": notes.initial}
+        again.get_operations()[i].notes = NO_NOTES
+    pickling.restore(again, found)
+    (loop,) = (op for op in again.get_operations() if op.is_while)
+    assert all(param.op.notes.label and param.op.notes.initial is not None for param in loop.regions[1].params)
+    check(again, "structured")

@@ -32,7 +32,7 @@ def strict_library(monkeypatch):
 
 @pytest.fixture
 def collected():
-    """Collect garbage before it is looked what is left, and let sessions for scripts end that this drops."""
+    """Collect garbage before the check of leftovers, and wait for the end of hidden sessions that this drops."""
     yield
     gc.collect()
     wait_for_abandoned_sessions()

@@ -200,6 +200,7 @@ class AsyncIterableStage(IterableStage):
         self._wanted = 0
         self._reply: asyncio.Future[None] | None = None
         self._is_taking = False
+        self._early: asyncio.Handle | None = None  # answers the request if the task waits
 
     @property
     def _may_wait(self) -> bool:
@@ -246,14 +247,9 @@ class AsyncIterableStage(IterableStage):
         loop = asyncio.get_running_loop()
         try:
             for number in range(first, first + self._wanted):
-                # called only if this task waits, and canceled otherwise
-                early = loop.call_soon(self._answer_if_ready) if self._items else None
-                try:
-                    item = await anext(iterator)
-                finally:
-                    if early is not None:
-                        early.cancel()
-                self._items.append((item, ("", number)))
+                if self._items and self._early is None:
+                    self._early = loop.call_soon(self._answer_early)
+                self._items.append((await anext(iterator), ("", number)))
                 if perf_counter() > until or self._ended:  # closed, and a generator has ignored its cancellation
                     return
         except StopAsyncIteration:
@@ -262,6 +258,10 @@ class AsyncIterableStage(IterableStage):
             if is_cancelled():
                 raise
             self._end_with_error(error)
+
+    def _answer_early(self) -> None:
+        self._early = None
+        self._answer_if_ready()
 
     def _answer_if_ready(self) -> None:
         if self._items or self._ended:  # else a pull without a request has taken them, and a later request waits
