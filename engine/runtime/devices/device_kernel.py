@@ -56,7 +56,7 @@ class DeviceKernel:
         passing = definition.has(PassesInputs) or definition.has(ShapeOnly)
         values = [not passing and tensor.dtype in ON_GPU for tensor in op.inputs]
         self._values = [i for i, value in enumerate(values) if value and not hosts[i]]
-        # The host may compute in place of the device if all results are small as well, which `keeps_size` promises
+        # The host may compute in place of the device if all results are small as well, which `KeepsSize` promises
         # for operations with host inputs such as axes.
         self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or definition.has(KeepsSize))
         self._may_stay &= compiled is None or compiled.on_host is None
