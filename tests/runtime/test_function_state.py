@@ -438,8 +438,8 @@ def test_a_function_dropped_in_the_thread_of_its_session_is_closed():
 def test_sessions_for_scripts_are_closed_at_exit(tmp_path):
     """Of functions that are still there, and of functions dropped just before."""
     program = """
+        import asyncio
         import gc
-        import threading
         import tagloom as tg
 
         kept, dropped = (tg.function(lambda x: x + 1.0, graph=tg.Graph()) for _ in range(2))
@@ -447,6 +447,8 @@ def test_sessions_for_scripts_are_closed_at_exit(tmp_path):
         closed = tg.Session.aclose
 
         async def tell(session, **options):
+            for _ in range(20_000):  # longer than the interpreter takes to end
+                await asyncio.sleep(0)
             await closed(session, **options)
             print("closed", flush=True)
 
