@@ -96,6 +96,7 @@ def _partial_feed(op: Operation, inputs: list[Tensor], region: Region) -> list[T
     if op.role is not Role.FEED:
         return None
     name = region.graph.unique_name(op.name)
-    feed = append(region, "PartialFeed", name, (), dict(op.attrs), device=op.device, source=op.source)
+    attrs = {key: op.attrs[key] for key in ("index", "dtype")}  # effects are in order already, for which feeds have a key
+    feed = append(region, "PartialFeed", name, (), attrs, device=op.device, source=op.source)
     feed.outputs[0].shape = op.outputs[0].shape
     return feed.outputs
