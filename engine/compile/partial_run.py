@@ -96,7 +96,8 @@ def _partial_feed(op: Operation, inputs: list[Tensor], region: Region) -> list[T
     if op.role is not Role.FEED:
         return None
     name = region.graph.unique_name(op.name)
-    attrs = {key: op.attrs[key] for key in ("index", "dtype")}  # effects are in order already, for which feeds have a key
+    # Without the key by which effects of fed variables are ordered: `add_order` has used it.
+    attrs = {key: op.attrs[key] for key in ("index", "dtype")}
     feed = append(region, "PartialFeed", name, (), attrs, device=op.device, source=op.source)
     feed.outputs[0].shape = op.outputs[0].shape
     return feed.outputs
