@@ -93,6 +93,7 @@ def _append_end(op: Operation, key: int, needs: Needs) -> Operation:
 
 
 def _partial_feed(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
+    """Return the output of the PartialFeed that replaces a Feed; None for other operations, which stay."""
     if op.role is not Role.FEED:
         return None
     name = region.graph.unique_name(op.name)

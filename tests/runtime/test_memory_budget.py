@@ -96,6 +96,84 @@ async def test_random_steps_of_several_sessions_stay_within_the_budget(seed):
     assert budget.live_bytes == 0
 
 
+def with_constant(how):
+    """Return a graph and a step with a constant of SIZE bytes, run as a call, prepared, or specialized for a shape."""
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("int32", [None])
+        y = tg.reduce_sum(tg.gather(tg.constant(ones()), x))
+    options = tg.Settings(fuse=False, straight=False, specialize=8 if how == "specialized" else 0)
+    return graph, x, y, options
+
+
+@EXECUTORS
+@pytest.mark.parametrize("how", ["run", "prepared", "compiled", "specialized"])
+async def test_constants_of_a_new_step_wait_for_the_steps_under_way(executor, how):
+    """Memory that running steps will release is no reason to refuse a step."""
+    holding, (graph, x, y, settings) = Holding(), with_constant(how)
+    budget = tg.MemoryBudget(2 * SIZE + SIZE // 2)
+    options = {"memory_limit": budget, "executor": executor}
+    async with (
+        tg.Session(holding.graph, settings=PLAIN, **options) as one,
+        tg.Session(graph, settings=settings, **options) as two,
+    ):
+        first = asyncio.ensure_future(one.run(holding.y, {holding.x: ones(2 * N)}))
+        await holding.begun.wait()
+
+        async def run():
+            if how == "prepared":
+                return await two.prepare(y, [x])([1, 2, 3])
+            if how == "compiled":
+                await two.compile(y, [x])
+            return await two.run(y, {x: [1, 2, 3]})
+
+        calls = [asyncio.ensure_future(run()) for _ in range(3)]
+        await turns()
+        assert not any(call.done() for call in calls)
+        holding.release.set()
+        assert await first == 2 * N
+        assert await asyncio.gather(*calls) == [3] * 3
+        assert budget.live_bytes >= SIZE  # while the step is kept
+        assert budget.peak_bytes <= budget.limit_bytes
+    assert budget.live_bytes == 0
+
+
+async def test_constants_that_never_fit_are_refused_although_others_run():
+    holding, (graph, x, y, settings) = Holding(), with_constant("run")
+    budget = tg.MemoryBudget(SIZE // 2)
+    async with (
+        tg.Session(holding.graph, memory_limit=budget, settings=PLAIN) as one,
+        tg.Session(graph, memory_limit=budget, settings=settings) as two,
+    ):
+        first = asyncio.ensure_future(one.run(holding.y, {holding.x: ones(10)}))
+        await holding.begun.wait()
+        with pytest.raises(tg.DeviceMemoryError, match="constants of a step do not fit"):
+            await two.run(y, {x: [1, 2, 3]})
+        with pytest.raises(tg.DeviceMemoryError, match="constants of a step do not fit"):
+            await two.partial_run_setup(y, [x])
+        holding.release.set()
+        assert await first == 10
+
+
+async def test_a_step_that_waits_with_its_constants_is_cancelled_and_leaves_nothing():
+    holding, (graph, x, y, settings) = Holding(), with_constant("run")
+    budget = tg.MemoryBudget(2 * SIZE + SIZE // 2)
+    async with (
+        tg.Session(holding.graph, memory_limit=budget, settings=PLAIN) as one,
+        tg.Session(graph, memory_limit=budget, settings=settings) as two,
+    ):
+        first = asyncio.ensure_future(one.run(holding.y, {holding.x: ones(2 * N)}))
+        await holding.begun.wait()
+        with pytest.raises(tg.StepTimeout):
+            await two.run(y, {x: [1, 2, 3]}, timeout=0.01)
+        waits = asyncio.ensure_future(two.run(y, {x: [1, 2, 3]}))
+        await turns()
+        waits.cancel()
+        holding.release.set()
+        assert await first == 2 * N
+        assert budget.live_bytes == 0
+        assert await two.run(y, {x: [1, 2, 3]}) == 3
+
+
 @EXECUTORS
 async def test_a_waiter_in_line_is_cancelled_and_leaves_nothing(executor):
     holding, (graph, x, y) = Holding(), summing()

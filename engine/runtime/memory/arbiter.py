@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
 from ...kernels.memory.pool import MemoryLimitError, Pool
@@ -130,6 +130,7 @@ class MemoryArbiter:
         what: str = "",
         whole: MemoryClaim | None = None,
         priority: int = 0,
+        constants: Mapping[Pool, list[object]] | None = None,
     ) -> MemoryClaim:
         """Return the claim of a step, or of a part of a partial run, to be passed to `admit_now` and `admit`.
 
@@ -142,7 +143,7 @@ class MemoryArbiter:
             self.sharing.bind_loop()
             self.sharing.check_loops()
         # A step run by a function of another step is free: the outer step could not end before it.
-        return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()), what, whole, priority)
+        return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()), what, whole, priority, constants)
 
     def enter(self, claim: MemoryClaim) -> None:
         """Note the begin of a step for which no memory is reserved beyond the bytes held."""
@@ -183,16 +184,22 @@ class MemoryArbiter:
 
     def _begin_step(self, claim: MemoryClaim) -> None:
         others = [each for part in self.connected_arbiters() for each in part._claims]
+        claim.charge()
         claim.is_begun, claim.is_alone = True, not others
         for each in others:
             each.is_alone = False
         self._claims[claim] = None
         self.note_move()
 
+    def _begin_in_line(self, claim: MemoryClaim) -> None:
+        self._begin_step(claim)
+        self._line[claim].set_result(None)
+
     def release(self, claim: MemoryClaim) -> None:
         """Note the end, or the refusal, of a step; serve the line."""
         claim.is_begun = False
         claim.holder = None
+        claim.discharge()
         self._claims.pop(claim, None)
         self._resuming.discard(claim)
         self._serve_waiting_steps()
@@ -277,15 +284,13 @@ class MemoryArbiter:
 
     def _serve_line(self, parts: set[MemoryArbiter]) -> None:
         """Begin steps in line: all fitting parts of steps under way first; then other steps in order."""
-        in_line = waits.steps_in_line(parts)
-        waiting: list[tuple[MemoryClaim, MemoryArbiter]] = []  # parts for which there is no room
-        for claim, part in in_line:
+        waiting: list[tuple[MemoryClaim, MemoryArbiter]] = []  # parts without room
+        for claim, part in waits.steps_in_line(parts):
             waiter = part._line[claim]
             if waiter.done() or (waiting and claim.whole is None and not claim.is_free and not self._is_stalled()):
                 continue  # released memory first goes to parts of steps under way, so that these steps end
             if self._can_admit(claim):
-                part._begin_step(claim)
-                waiter.set_result(None)
+                part._begin_in_line(claim)
                 continue
             try:
                 self._check_possible(claim)
@@ -341,14 +346,11 @@ class MemoryArbiter:
         begun = [each for part in parts for each in part._claims]
         if self._is_any_busy(parts, begun):
             return False
-        in_line = waits.steps_in_line(parts)
-        for claim, part in in_line:
-            waiter = part._line[claim]
-            if waiter.done() or claim.is_known() or not claim.has_room(begun):
+        for claim, part in waits.steps_in_line(parts):
+            if part._line[claim].done() or claim.is_known() or not claim.has_room(begun):
                 continue
             if claim.may_fit(begun):
-                part._begin_step(claim)
-                waiter.set_result(None)
+                part._begin_in_line(claim)
                 return True
         return False
 
@@ -386,6 +388,11 @@ class MemoryArbiter:
     def has_running(self) -> bool:
         """True if a step of the session is under way."""
         return bool(self._running)
+
+    def may_release(self) -> bool:
+        """Return True if a step under way, here or in a session that shares with this one, may release memory."""
+        parts = self.sharing.sharing_arbiters()
+        return any(part._running or part._claims for part in parts) or waits.something_comes_back(parts)
 
     def _wake_all(self) -> None:
         for execution in [each for part in self.connected_arbiters() for each in part._waiting]:
@@ -478,12 +485,9 @@ class MemoryArbiter:
 
     def _admit_one(self, parts: set[MemoryArbiter]) -> bool:
         """Begin the first step in line whose feeds have room, as no other step can proceed; return True if begun."""
-        in_line = waits.steps_in_line(parts)
-        for claim, part in in_line:
-            waiter = part._line[claim]
-            if not waiter.done() and claim.has_room(each for other in parts for each in other._claims):
-                part._begin_step(claim)
-                waiter.set_result(None)
+        for claim, part in waits.steps_in_line(parts):
+            if not part._line[claim].done() and claim.has_room(each for other in parts for each in other._claims):
+                part._begin_in_line(claim)
                 return True
         return False
 

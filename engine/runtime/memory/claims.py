@@ -54,6 +54,11 @@ class StepPeaks:
         return found
 
 
+def charge_all(arrays: Mapping[Pool, Iterable[object]]) -> list[Any]:
+    """Charge arrays to their devices while the returned objects live; MemoryLimitError, and no charge, if refused."""
+    return [charge for pool, own in arrays.items() for charge in pool.charge_external(own)]
+
+
 class Holder(Protocol):
     """Interface of a step under way for its claim; implemented by `Execution`."""
 
@@ -91,6 +96,8 @@ class MemoryClaim:
         not yet begun.
     priority : int
         Priority in line; higher numbers are next.
+    constants : mapping of Pool to list, optional
+        Constants that are charged as the step begins, and outlive the step.
 
     Attributes
     ----------
@@ -104,6 +111,8 @@ class MemoryClaim:
         True if the step waits for other steps or its user, so that no memory is reserved.
     holder : Execution or None
         Execution of the step, from its begin on.
+    is_copied : bool
+        True for arrays of which copies are charged after admission, instead of the arrays.
     is_alone : bool
         True if no other step was under way since the step's begin.
     parts : list of (Pool, weakref.ref)
@@ -113,12 +122,15 @@ class MemoryClaim:
     __slots__ = (
         "_arrived",
         "_before",
+        "_charges",
+        "_constants",
         "_fed",
         "_peaks",
         "fed",
         "holder",
         "is_alone",
         "is_begun",
+        "is_copied",
         "is_fed",
         "is_free",
         "is_paused",
@@ -139,6 +151,7 @@ class MemoryClaim:
         what: str = "",
         whole: MemoryClaim | None = None,
         priority: int = 0,
+        constants: Mapping[Pool, list[object]] | None = None,
     ) -> None:
         self.what: str = what
         self.whole: MemoryClaim | None = whole
@@ -146,6 +159,8 @@ class MemoryClaim:
         self.number: int = number
         self.priority: int = priority
         self._fed: dict[Pool, list[object]] = fed
+        self._constants: Mapping[Pool, list[object]] = constants or {}
+        self._charges: list[Any] = []
         self._peaks: StepPeaks | None = peaks
         self.fed: Bytes = {pool: pool.external_bytes(arrays) for pool, arrays in fed.items()}
         self.needs: Bytes | None = self.fed if peaks is None else peaks.needs(self.fed)
@@ -153,6 +168,7 @@ class MemoryClaim:
         self.is_free: bool = is_free
         self.is_paused: bool = False
         self.is_fed: bool = False
+        self.is_copied: bool = False
         self.holder: Holder | None = None
         self.is_alone: bool = False
         self._before: dict[Pool, tuple[int, int]] = {}
@@ -214,9 +230,21 @@ class MemoryClaim:
         return {pool: max(0, size - held.get(pool, 0)) for pool, size in (self.needs or {}).items()}
 
     def bytes_to_charge(self) -> Iterable[tuple[Pool, int]]:
-        """Yield pairs of a device's pool and the bytes to be charged for feeds there."""
+        """Yield pairs of a device's pool and the bytes to be charged there for feeds and constants."""
         for pool, arrays in self._fed.items():
-            yield pool, pool.external_bytes(arrays)
+            yield pool, pool.external_bytes([*arrays, *self._constants.get(pool, ())])
+
+    def charge(self) -> None:
+        """Charge feeds and constants at admission: before the step's task runs, other steps may take the room."""
+        if self.is_copied:
+            return
+        self._charges = charge_all({pool: [*own, *self._constants.get(pool, ())] for pool, own in self._fed.items()})
+        self.is_fed = True
+
+    def discharge(self) -> None:
+        """Leave the charges of feeds and constants to the step, or drop them for a step that does not begin."""
+        self._charges = []
+        self._constants = {}
 
     def has_room(self, others: Iterable[MemoryClaim]) -> bool:
         """Return True if the feeds fit, beside the feeds of all steps that begin in this turn of the event loop."""
@@ -233,6 +261,7 @@ class MemoryClaim:
         self.is_fed = True
         self._before = {pool: (pool.live_bytes, pool.peak_bytes) for pool in self._fed}
         self._fed = {}
+        self.discharge()
         if holder is None:
             self.needs = {}
 

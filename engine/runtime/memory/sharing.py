@@ -61,6 +61,10 @@ class MemorySharing:
             sharers.pop(id(self._arbiter), None)
         self._shared, self._budgets, self.is_shared = [], set(), False
 
+    def sharing_arbiters(self) -> set[MemoryArbiter]:
+        """Return the session's arbiter and those of all sessions that share with it directly, on whichever loop."""
+        return {self._arbiter, *(each for sharers in self._shared for each in _living_arbiters(sharers))}
+
     def connected_arbiters(self) -> set[MemoryArbiter]:
         """Return the arbiters of all sessions on this loop sharing with this session, directly or through others."""
         # Transitive: A may wait for B's memory on one device while B waits for C's on another.

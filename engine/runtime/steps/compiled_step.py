@@ -22,10 +22,11 @@ from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...ir.unused import warn_of_unused
 from ...kernels.core.table import Kind
+from ...kernels.memory.pool import Pool
 from ...ops.state.variables import updates_variable, uses_variable
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
-from ..memory.claims import StepPeaks
+from ..memory.claims import StepPeaks, charge_all
 from .counters import StepCounters
 from .failures import users_own
 from .fed_shapes import FedShapes
@@ -81,8 +82,10 @@ class CompiledStep:
         Watched tensors computed by the step.
     needs : dict of int to tuple of int
         Indices of the feeds needed by each result of a partial run; tensors are numbered first, then targets.
-    holds : list
+    constants : list
         Objects that charge the constants to the session's devices.
+    is_charged : bool
+        True if the constants are charged; False until a step begins that had to wait for memory.
     counter_pool : list of CompiledStep
         Copies of the step with tables of their own, free for a run.
     is_observed : bool
@@ -105,12 +108,13 @@ class CompiledStep:
         "__weakref__",
         "calls_python",
         "channels",
+        "constants",
         "counters",
         "device_plans",
         "fed_shapes",
         "feeds",
         "graph",
-        "holds",
+        "is_charged",
         "is_light",
         "is_observed",
         "needs",
@@ -155,7 +159,8 @@ class CompiledStep:
         self.watched: tuple[Tensor, ...] = tuple(tensor for tensor in watched if tensor.name in shown)
         ends = [node.attrs for node in self.plan.nodes if node.type == "PartialEnd"]
         self.needs: dict[Any, Any] = {attrs["key"]: attrs["needs"] for attrs in ends}
-        self.holds: list[Any] = []
+        self.constants: list[Any] = []  # charges of the constants
+        self.is_charged: bool = False
         self.counter_pool: list[CompiledStep] = []
         self.is_observed: bool = is_observed
         self.not_clustered: dict[str, tuple[str, ...]] = by_reason(plan.not_clustered)
@@ -171,13 +176,24 @@ class CompiledStep:
         return [each.plan.device for each in self.device_plans]
 
     def bind_devices(self, devices: Sequence[SessionDevice]) -> None:
-        """Set the schedulers of the devices' streams; charge the constants to the devices while the step is kept."""
+        """Set the schedulers of the devices' streams."""
         plans = [(each.plan, each.device) for each in self.device_plans]
         self.schedulers = schedulers(plans, self.channels, devices)
-        for plan, device in plans:
-            pool = devices[device].pool
-            if pool is not None and not plan.has_device_arrays:
-                self.holds += pool.charge_external(node.value for node in plan.nodes if node.kind is Kind.CONST)
+
+    def constants_by_pool(self, devices: Sequence[SessionDevice]) -> dict[Pool, list[Any]]:
+        """Return the step's constants by the pools of their devices."""
+        found: dict[Pool, list[Any]] = {}
+        for part in self.device_plans:
+            pool = devices[part.device].pool
+            if pool is not None and not part.plan.has_device_arrays:
+                found[pool] = [node.value for node in part.plan.nodes if node.kind is Kind.CONST]
+        return found
+
+    def charge_constants(self, devices: Sequence[SessionDevice]) -> None:
+        """Charge the constants to their devices while the step is kept; MemoryLimitError, and no charge, if refused."""
+        if not self.is_charged:
+            self.constants = charge_all(self.constants_by_pool(devices))
+            self.is_charged = True
 
     def with_private_counters(self, settings: Settings) -> CompiledStep:
         """Return a copy of this step with its own tables, and so counts, returned to `counter_pool` after its run."""

@@ -96,7 +96,7 @@ class StepCompiler:
             step, seconds = self._compile_timed(
                 request, feeds, watched, self._make_target(partial_run, observed, shapes)
             )
-            self._keep_step(key, step, seconds)
+            self._keep_step(key, step, seconds, may_wait=not partial_run)
         return step
 
     async def compile(
@@ -187,8 +187,8 @@ class StepCompiler:
         _logger.debug("compiled %s in %.3f s: %d operations", names, seconds, operations)
         return step, seconds
 
-    def _keep_step(self, key: Any, step: CompiledStep, seconds: float) -> None:
-        self.cache.insert(key, step)
+    def _keep_step(self, key: Any, step: CompiledStep, seconds: float, may_wait: bool = True) -> None:
+        self.cache.insert(key, step, may_wait)
         self.count += 1
         self.seconds += seconds
         self._note_growth()

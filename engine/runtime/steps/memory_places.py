@@ -65,7 +65,9 @@ class MemoryPlaces:
         arbiter, environment = self._environment.arbiter, self._environment
         peaks = step.peaks if self._counts_peaks else None
         label, priority = _step_label(step), current_priority()
-        claim = arbiter.claim(fed_arrays(step, feeds, environment), peaks, step.is_light, label, priority=priority)
+        constants = None if step.is_charged else step.constants_by_pool(environment.devices)
+        fed = fed_arrays(step, feeds, environment)
+        claim = arbiter.claim(fed, peaks, step.is_light, label, priority=priority, constants=constants)
         if not arbiter.admit_now(claim):
             came = perf_counter()
             try:
@@ -75,6 +77,7 @@ class MemoryPlaces:
             if timeout is not None:
                 timeout = max(timeout - (perf_counter() - came), 1e-6)
         try:
+            step.charge_constants(environment.devices)  # without effect on the count, which the claim has raised
             self._check_admits()
         except BaseException:
             arbiter.release(claim)
@@ -138,6 +141,7 @@ class MemoryPlaces:
         fed: dict[Any, list[object]] = {} if pool is None or pool.limit is None else {pool: list(arrays)}
         is_further = any(whole.held_bytes().values())
         claim = arbiter.claim(fed, None, False, _step_label(step), whole if is_further else None)
+        claim.is_copied = True
         if not arbiter.admit_now(claim):
             in_line.add(claim)
             try:
@@ -156,7 +160,8 @@ class MemoryPlaces:
     def _explain_refusal(self, error: MemoryLimitError, step: CompiledStep) -> DeviceMemoryError:
         """Return the DeviceMemoryError of feeds that will never fit, with the notes of the arbiter's error."""
         pool = self._pools[error.device]
-        found = explain_refusal(error, "the values fed", [step], pool, self._environment.resources)
+        what = "the values fed" if step.is_charged else "the values fed and the constants of a step"
+        found = explain_refusal(error, what, [step], pool, self._environment.resources)
         for note in getattr(error, "__notes__", ()):
             found.got = f"{found.got}; {note}"
         return found

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Container
 from typing import Any
 
+from ...base.errors import DeviceMemoryError
 from ...kernels.memory.pool import MemoryLimitError
 from ..memory.limits import explain_refusal
 from .compiled_step import CompiledStep
@@ -44,35 +45,37 @@ class StepCache:
             self._steps.move_to_end(key)
         return step
 
-    def insert(self, key: Any, step: CompiledStep) -> None:
+    def insert(self, key: Any, step: CompiledStep, may_wait: bool = True) -> None:
         """Keep a step and charge its constants; older steps make room for them.
+
+        Constants that do not fit beside the arrays of steps under way are charged when the step begins, which waits
+        for these steps; see `MemoryPlaces.place`.
+
+        Parameters
+        ----------
+        key : object
+        step : CompiledStep
+        may_wait : bool
+            False for a step that begins without waiting for memory.
 
         Raises
         ------
         DeviceMemoryError
             If the constants do not fit.
         """
-        while not self._charge_constants(step):
-            self._steps.popitem(last=False)
-            self.last = None  # would keep the step, and so its constants
-        self._steps[key] = step
-        while len(self._steps) > self._environment.settings.step_cache_size:
-            self._steps.popitem(last=False)
-
-    def _charge_constants(self, step: CompiledStep) -> bool:
-        """Charge a step's constants; return False if they do not fit beside the constants of other steps."""
-        devices = self._environment.devices
-        try:
-            step.bind_devices(devices)
-        except MemoryLimitError as error:
-            # Other devices may have been charged before the device without room.
-            step.holds.clear()
+        environment = self._environment
+        step.bind_devices(environment.devices)
+        while (error := _refusal_of_constants(step, environment)) is not None:
             if self._steps:
-                return False
-            pools = [device.pool for device in devices]
-            pool = next(each for each in pools if each is not None and each.name == error.device)
-            raise explain_refusal(error, "the constants of a step", [step], pool, self._environment.resources) from None
-        return True
+                self._steps.popitem(last=False)
+                self.last = None  # would keep the step, and so its constants
+            elif may_wait and environment.arbiter.may_release():
+                break
+            else:
+                raise _explain_constants(error, step, environment) from None
+        self._steps[key] = step
+        while len(self._steps) > environment.settings.step_cache_size:
+            self._steps.popitem(last=False)
 
     def forget(self, tensors: Container[Any]) -> None:
         """Drop the steps with fetches or feeds among some tensors, because no caller asks for them any longer."""
@@ -85,3 +88,19 @@ class StepCache:
         """Drop all steps."""
         self._steps.clear()
         self.last = None
+
+
+def _refusal_of_constants(step: CompiledStep, environment: StepEnvironment) -> MemoryLimitError | None:
+    """Charge a step's constants; return the error if they do not fit."""
+    try:
+        step.charge_constants(environment.devices)
+    except MemoryLimitError as error:
+        return error
+    return None
+
+
+def _explain_constants(error: MemoryLimitError, step: CompiledStep, environment: StepEnvironment) -> DeviceMemoryError:
+    """Return the DeviceMemoryError of a step's constants that do not fit."""
+    pools = [device.pool for device in environment.devices]
+    pool = next(each for each in pools if each is not None and each.name == error.device)
+    return explain_refusal(error, "the constants of a step", [step], pool, environment.resources)
