@@ -121,7 +121,7 @@ async def test_constants_of_a_new_step_wait_for_the_steps_under_way(executor, ho
 
         async def run():
             if how == "prepared":
-                return await two.prepare(y, [x])([1, 2, 3])
+                return await two.make_step(y, [x])([1, 2, 3])
             if how == "compiled":
                 await two.compile(y, [x])
             return await two.run(y, {x: [1, 2, 3]})
