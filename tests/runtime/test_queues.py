@@ -17,6 +17,10 @@ def small_queue(capacity=1):
         return graph, x, queue.enqueue(x), queue.dequeue(), queue.size(), queue.close()
 
 
+# A step never waits for a turn of the event loop, as it else does where the machine is busy with something else.
+IN_ONE_TURN = tg.Settings(drain_seconds=60.0)
+
+
 async def rest():
     for _ in range(20):
         await asyncio.sleep(0)
@@ -126,7 +130,7 @@ def test_a_snapshot_has_what_one_has_gathered_that_was_woken():
         with tg.Graph().as_default() as graph:
             queue, x = tg.FIFOQueue(3, "int32", shapes=[[]]), tg.placeholder("int32", [None])
             put, many, size = queue.enqueue_many(x), queue.dequeue_many(5), queue.size()
-        async with tg.Session(graph) as session:
+        async with tg.Session(graph, settings=IN_ONE_TURN) as session:
             taking = asyncio.create_task(session.run(many))
             await rest()
             await session.run(put, {x: [0, 1, 2]})
@@ -154,7 +158,7 @@ async def woken(session, waits, wakes):
 def test_who_was_woken_to_take_is_told_that_the_queue_was_restored():
     async def main():
         graph, x, put, take, size, _ = small_queue(3)
-        async with tg.Session(graph) as session:
+        async with tg.Session(graph, settings=IN_ONE_TURN) as session:
             await session.run(size)
             empty = await session.snapshot()
             waiting = await woken(session, [take], [put, {x: 1}])
@@ -170,11 +174,11 @@ def test_who_was_woken_to_take_is_told_that_the_queue_was_restored():
 def test_who_was_woken_to_put_is_told_that_a_restored_queue_is_closed():
     async def main():
         graph, x, put, take, size, close = small_queue()
-        async with tg.Session(graph) as session:
+        async with tg.Session(graph, settings=IN_ONE_TURN) as session:
             await session.run(put, {x: 10})
             await session.run(close)
             full = await session.snapshot()
-        async with tg.Session(graph) as session:
+        async with tg.Session(graph, settings=IN_ONE_TURN) as session:
             await session.run(put, {x: 1})
             waiting = await woken(session, [put, {x: 2}], [take])
             await session.restore(full)
@@ -190,7 +194,7 @@ def test_what_was_gathered_before_a_restore_is_in_no_batch():
         with tg.Graph().as_default() as graph:
             queue, x = tg.FIFOQueue(3, "int32", shapes=[[]]), tg.placeholder("int32", [None])
             put, many, both = queue.enqueue_many(x), queue.dequeue_many(5), queue.dequeue_many(2)
-        async with tg.Session(graph) as session:
+        async with tg.Session(graph, settings=IN_ONE_TURN) as session:
             await session.run(put, {x: [10, 11]})
             two = await session.snapshot()
             await session.run(both)
