@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from ...kernels.memory.pool import MemoryLimitError, Pool
@@ -130,7 +130,6 @@ class MemoryArbiter:
         what: str = "",
         whole: MemoryClaim | None = None,
         priority: int = 0,
-        constants: Mapping[Pool, list[object]] | None = None,
     ) -> MemoryClaim:
         """Return the claim of a step, or of a part of a partial run, to be passed to `admit_now` and `admit`.
 
@@ -143,7 +142,7 @@ class MemoryArbiter:
             self.sharing.bind_loop()
             self.sharing.check_loops()
         # A step run by a function of another step is free: the outer step could not end before it.
-        return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()), what, whole, priority, constants)
+        return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()), what, whole, priority)
 
     def enter(self, claim: MemoryClaim) -> None:
         """Note the begin of a step for which no memory is reserved beyond the bytes held."""

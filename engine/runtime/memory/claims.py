@@ -96,8 +96,6 @@ class MemoryClaim:
         not yet begun.
     priority : int
         Priority in line; higher numbers are next.
-    constants : mapping of Pool to list, optional
-        Constants that are charged as the step begins, and outlive the step.
 
     Attributes
     ----------
@@ -111,6 +109,8 @@ class MemoryClaim:
         True if the step waits for other steps or its user, so that no memory is reserved.
     holder : Execution or None
         Execution of the step, from its begin on.
+    constants : mapping of Pool to list
+        Constants that are charged as the step begins, and outlive the step.
     is_copied : bool
         True for arrays of which copies are charged after admission, instead of the arrays.
     is_alone : bool
@@ -123,9 +123,9 @@ class MemoryClaim:
         "_arrived",
         "_before",
         "_charges",
-        "_constants",
         "_fed",
         "_peaks",
+        "constants",
         "fed",
         "holder",
         "is_alone",
@@ -151,7 +151,6 @@ class MemoryClaim:
         what: str = "",
         whole: MemoryClaim | None = None,
         priority: int = 0,
-        constants: Mapping[Pool, list[object]] | None = None,
     ) -> None:
         self.what: str = what
         self.whole: MemoryClaim | None = whole
@@ -159,7 +158,7 @@ class MemoryClaim:
         self.number: int = number
         self.priority: int = priority
         self._fed: dict[Pool, list[object]] = fed
-        self._constants: Mapping[Pool, list[object]] = constants or {}
+        self.constants: Mapping[Pool, list[object]] = {}
         self._charges: list[Any] = []
         self._peaks: StepPeaks | None = peaks
         self.fed: Bytes = {pool: pool.external_bytes(arrays) for pool, arrays in fed.items()}
@@ -232,19 +231,19 @@ class MemoryClaim:
     def bytes_to_charge(self) -> Iterable[tuple[Pool, int]]:
         """Yield pairs of a device's pool and the bytes to be charged there for feeds and constants."""
         for pool, arrays in self._fed.items():
-            yield pool, pool.external_bytes([*arrays, *self._constants.get(pool, ())])
+            yield pool, pool.external_bytes([*arrays, *self.constants.get(pool, ())])
 
     def charge(self) -> None:
         """Charge feeds and constants at admission: before the step's task runs, other steps may take the room."""
         if self.is_copied:
             return
-        self._charges = charge_all({pool: [*own, *self._constants.get(pool, ())] for pool, own in self._fed.items()})
+        self._charges = charge_all({pool: [*own, *self.constants.get(pool, ())] for pool, own in self._fed.items()})
         self.is_fed = True
 
     def discharge(self) -> None:
         """Leave the charges of feeds and constants to the step, or drop them for a step that does not begin."""
         self._charges = []
-        self._constants = {}
+        self.constants = {}
 
     def has_room(self, others: Iterable[MemoryClaim]) -> bool:
         """Return True if the feeds fit, beside the feeds of all steps that begin in this turn of the event loop."""

@@ -65,9 +65,9 @@ class MemoryPlaces:
         arbiter, environment = self._environment.arbiter, self._environment
         peaks = step.peaks if self._counts_peaks else None
         label, priority = _step_label(step), current_priority()
-        constants = None if step.is_charged else step.constants_by_pool(environment.devices)
-        fed = fed_arrays(step, feeds, environment)
-        claim = arbiter.claim(fed, peaks, step.is_light, label, priority=priority, constants=constants)
+        claim = arbiter.claim(fed_arrays(step, feeds, environment), peaks, step.is_light, label, priority=priority)
+        if not step.is_charged:
+            claim.constants = step.constants_by_pool(environment.devices)
         if not arbiter.admit_now(claim):
             came = perf_counter()
             try:
