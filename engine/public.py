@@ -48,26 +48,33 @@ from .base.settings import Settings
 from .base.shapes import Shape
 from .base.version import VERSION as __version__
 from .compile.liveness import liveness
-from .frontend.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
-from .frontend.async_sources import from_async
-from .frontend.barrier import Barrier
-from .frontend.candidates import learned_unigram_candidate_sampler
-from .frontend.conditional import case, cond, smart_cond, switch_case
-from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
-from .frontend.embedding import embedding_lookup
-from .frontend.full_softmax import full_softmax_loss
-from .frontend.functional import foldl, foldr, map_fn, scan
+from .frontend.control.conditional import case, cond, smart_cond, switch_case
+from .frontend.control.loops import while_loop
+from .frontend.control.scopes import colocate_with, control_dependencies, device, name_scope
+from .frontend.embedding.candidates import learned_unigram_candidate_sampler
+from .frontend.embedding.embedding import embedding_lookup
+from .frontend.embedding.full_softmax import full_softmax_loss
+from .frontend.embedding.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
+from .frontend.embedding.sparse_embedding import embedding_lookup_sparse
+from .frontend.functions.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
+from .frontend.functions.functional import foldl, foldr, map_fn, scan
+from .frontend.functions.py_function import py_function
 from .frontend.least_squares import matrix_solve_ls
-from .frontend.loops import while_loop
-from .frontend.partitioned import PartitionedVariable
-from .frontend.partitioners import fixed_size_partitioner, min_max_variable_partitioner, variable_axis_size_partitioner
-from .frontend.py_function import py_function
-from .frontend.queue_base import QueueBase
-from .frontend.queue_bridges import Bridge
-from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
-from .frontend.readers import FixedLengthRecordReader, TextLineReader, TFRecordReader, WholeFileReader
-from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
-from .frontend.scattering import (
+from .frontend.queues.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
+from .frontend.queues.async_sources import from_async
+from .frontend.queues.barrier import Barrier
+from .frontend.queues.queue_base import QueueBase
+from .frontend.queues.queue_bridges import Bridge
+from .frontend.queues.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
+from .frontend.queues.readers import FixedLengthRecordReader, TextLineReader, TFRecordReader, WholeFileReader
+from .frontend.queues.staging import MapStagingArea, StagingArea
+from .frontend.state.partitioned import PartitionedVariable
+from .frontend.state.partitioners import (
+    fixed_size_partitioner,
+    min_max_variable_partitioner,
+    variable_axis_size_partitioner,
+)
+from .frontend.state.scattering import (
     scatter_add,
     scatter_div,
     scatter_max,
@@ -79,13 +86,10 @@ from .frontend.scattering import (
     scatter_sub,
     scatter_update,
 )
-from .frontend.scopes import colocate_with, control_dependencies, device, name_scope
-from .frontend.sparse_embedding import embedding_lookup_sparse
-from .frontend.stacking import parallel_stack, stack
-from .frontend.staging import MapStagingArea, StagingArea
-from .frontend.tables import HashTable, LookupTable, MutableHashTable, tables_initializer
-from .frontend.tensor_array import TensorArray
-from .frontend.variables import (
+from .frontend.state.stacking import parallel_stack, stack
+from .frontend.state.tables import HashTable, LookupTable, MutableHashTable, tables_initializer
+from .frontend.state.tensor_array import TensorArray
+from .frontend.state.variables import (
     Variable,
     global_variables,
     global_variables_initializer,
@@ -94,7 +98,7 @@ from .frontend.variables import (
     trainable_variables,
     variables_initializer,
 )
-from .frontend.vocabularies import (
+from .frontend.state.vocabularies import (
     index_table_from_file,
     index_table_from_tensor,
     index_to_string_table_from_file,

@@ -33,7 +33,7 @@ ERRORS = """
 """
 
 ALIASES = {("floormod", "mod")}  # two names of one function, as in TensorFlow
-HOMONYMS = {"stack"}  # one name for two functions: see frontend/stacking.py
+HOMONYMS = {"stack"}  # one name for two functions: see frontend/state/stacking.py
 
 MODULES = {"data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training"}
 PUBLIC = {name: getattr(tagloom, name) for name in dir(tagloom) if name not in MODULES}

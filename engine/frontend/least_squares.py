@@ -18,7 +18,7 @@ from ..ops.math.casting import cast
 from ..ops.math.linear import matmul
 from ..ops.support.arguments import convert_alike
 from ..ops.support.common import size_along
-from .conditional import cond
+from .control.conditional import cond
 
 
 @public

@@ -3,7 +3,7 @@
 A literal has no dtype of its own and takes the dtype of a tensor operand. So does a loop variable starting with a
 literal: an operation with a strong (not weak) operand casts the variable to the operand's dtype, if a literal of
 its kind may take this dtype. If the body returns the variable in another dtype, the loop is built once more with the
-literal in the new dtype (`engine/frontend/loops.py`). After the loop is built, none of its tensors is weak.
+literal in the new dtype (`engine/frontend/control/loops.py`). After the loop is built, none of its tensors is weak.
 """
 
 from __future__ import annotations

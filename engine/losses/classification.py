@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.control.placeholders import stop_gradient

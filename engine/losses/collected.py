@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from ..base.errors import GraphError
-from ..frontend.function_scope import traced_prefix
-from ..frontend.regularizers import regularization_losses
+from ..frontend.state.regularizers import regularization_losses
+from ..frontend.tracing.function_scope import traced_prefix
 from ..ir import scopes
 from ..ir.apply import constant, convert_to_tensor
 from ..ir.entry import builds

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..base.dtypes import accumulator_dtype
 from ..base.errors import ShapeError
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.tensor import Tensor
 from ..ops.control.weights import fitting_weights, in_dtype, nonzero_indicator
 from ..ops.math.arithmetic import div_no_nan, maximum, minimum, squared_difference

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..base.dtypes import accumulator_dtype
 from ..base.errors import DtypeError, GraphError
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.control.weights import fitting_weights, in_dtype, num_present, of_one_shape, spread_weights

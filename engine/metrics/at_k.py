@@ -10,7 +10,7 @@ import numpy as np
 from ..base.docstrings import Family
 from ..base.dtypes import float32, int32, int64
 from ..base.errors import DtypeError, GraphError, ShapeError
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.ranking import top_k

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base.dtypes import bool_, float32
 from ..base.errors import GraphError
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply, constant
 from ..ir.tensor import Tensor
 from ..ops.array.concat import stack

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..base.dtypes import float32, float64, int64
 from ..base.errors import GraphError
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.tensor import Tensor
 from ..ops.array.concat import stack
 from ..ops.array.creation import ones_like

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base.dtypes import float32
 from ..base.errors import GraphError
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.tensor import Tensor
 from ..ops.array.argminmax import argmin
 from ..ops.array.gather import gather

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.dtypes import float32
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.where import where

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..base.dtypes import bool_, float32
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply
 from ..ir.tensor import Tensor
 from ..ops.control.weights import in_dtype, of_one_shape

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.dtypes import DType, float32, float64
 from ..base.errors import GraphError, ShapeError
-from ..frontend.variables import Variable
+from ..frontend.state.variables import Variable
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
 from ..ir.entry import builds

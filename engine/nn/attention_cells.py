@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..base import nest
 from ..base.errors import GraphError
-from ..frontend.tensor_array import TensorArray
+from ..frontend.state.tensor_array import TensorArray
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
 from ..ops.array.creation import zeros

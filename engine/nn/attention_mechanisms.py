@@ -8,8 +8,8 @@ from typing import Any
 
 from ..base.dtypes import float16
 from ..base.errors import GraphError, ShapeError
-from ..frontend.scopes import name_scope
-from ..frontend.variables import Variable
+from ..frontend.control.scopes import name_scope
+from ..frontend.state.variables import Variable
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.creation import range as numbers

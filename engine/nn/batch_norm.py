@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.shapes import Shape
-from ..frontend.conditional import smart_cond
-from ..frontend.scopes import control_dependencies
-from ..frontend.variables import Variable
+from ..frontend.control.conditional import smart_cond
+from ..frontend.control.scopes import control_dependencies
+from ..frontend.state.variables import Variable
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import reshape, size

@@ -9,8 +9,8 @@ from ..base.dtypes import DType, bool_, int32
 from ..base.errors import GraphError, ShapeError
 from ..base.settings import WINDOW
 from ..base.shapes import Shape
-from ..frontend.loops import while_loop
-from ..frontend.tensor_array import TensorArray
+from ..frontend.control.loops import while_loop
+from ..frontend.state.tensor_array import TensorArray
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..base.dtypes import DType, as_dtype
 from ..base.errors import ShapeError
-from ..frontend.scopes import name_scope
-from ..frontend.variables import Variable
+from ..frontend.control.scopes import name_scope
+from ..frontend.state.variables import Variable
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import shape

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base import nest
 from ..base.errors import GraphError, ShapeError
-from ..frontend.scopes import device
+from ..frontend.control.scopes import device
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from .cells import RNNCell

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ..base import nest
 from ..base.errors import GraphError
 from ..base.shapes import Shape
-from ..frontend.scopes import name_scope
-from ..frontend.variables import Variable
+from ..frontend.control.scopes import name_scope
+from ..frontend.state.variables import Variable
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat, split

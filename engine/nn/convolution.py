@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base.errors import ShapeError
 from ..base.shapes import Shape
-from ..frontend.variables import Variable
+from ..frontend.state.variables import Variable
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import reshape
 from ..ops.array.shapes import shape as shape_of

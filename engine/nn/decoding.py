@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from ..base import nest
 from ..base.errors import GraphError
-from ..frontend.loops import while_loop
-from ..frontend.scopes import name_scope
-from ..frontend.tensor_array import TensorArray
+from ..frontend.control.loops import while_loop
+from ..frontend.control.scopes import name_scope
+from ..frontend.state.tensor_array import TensorArray
 from ..ir.apply import convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..base import nest
 from ..base.errors import GraphError, ShapeError
-from ..frontend.conditional import cond
-from ..frontend.tensor_array import TensorArray
+from ..frontend.control.conditional import cond
+from ..frontend.state.tensor_array import TensorArray
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.argminmax import argmax

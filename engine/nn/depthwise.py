@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..frontend.variables import Variable
+from ..frontend.state.variables import Variable
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import expand_dims, squeeze
 from ..ops.nn.depthwise import depthwise_conv2d, separable_conv2d

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..base.errors import GraphError
 from ..base.shapes import Shape
-from ..frontend.conditional import smart_cond
+from ..frontend.control.conditional import smart_cond
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import shape

@@ -9,10 +9,10 @@ from typing import Any
 from ..base.dtypes import DType, as_dtype
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.shapes import Shape
-from ..frontend.function_scope import has_made
-from ..frontend.partitioned import PartitionedVariable
-from ..frontend.regularizers import regularization_losses
-from ..frontend.variables import Variable
+from ..frontend.state.partitioned import PartitionedVariable
+from ..frontend.state.regularizers import regularization_losses
+from ..frontend.state.variables import Variable
+from ..frontend.tracing.function_scope import has_made
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
 from ..ir.misuse import refuses_misuse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..frontend.variables import Variable
+from ..frontend.state.variables import Variable
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat, split

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from ..base import nest
 from ..base.errors import GraphError
-from ..frontend.partitioned import PartitionedVariable
-from ..frontend.scopes import name_scope
-from ..frontend.variables import Variable
+from ..frontend.control.scopes import name_scope
+from ..frontend.state.partitioned import PartitionedVariable
+from ..frontend.state.variables import Variable
 from ..ir.entry import public
 from ..ir.misuse import refuses_misuse
 from .places import Place, enter_call, place_of_new, track_construction

@@ -8,8 +8,8 @@ from typing import Any
 from ..base import nest
 from ..base.dtypes import DType
 from ..base.errors import GraphError
-from ..frontend.loops import while_loop
-from ..frontend.scopes import name_scope
+from ..frontend.control.loops import while_loop
+from ..frontend.control.scopes import name_scope
 from ..ir.apply import constant, convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base import nest
 from ..base.errors import GraphError
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.apply import convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor

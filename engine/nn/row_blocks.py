@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..frontend.custom_gradient import custom_gradient
+from ..frontend.functions.custom_gradient import custom_gradient
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
 from ..ops.array.gather import gather

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..base.errors import GraphError
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.entry import public
 from ..ops.array.concat import concat
 from .recurrent import bidirectional_dynamic_rnn

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..base.dtypes import DType, as_dtype
 from ..base.errors import GraphError
-from ..frontend.regularizers import note_regularizer
-from ..frontend.scopes import name_scope
-from ..frontend.variables import Variable
+from ..frontend.control.scopes import name_scope
+from ..frontend.state.regularizers import note_regularizer
+from ..frontend.state.variables import Variable
 from ..ir import scopes
 from ..ir.graph import Graph
 

@@ -15,7 +15,7 @@ from ..base.deferred import build_deferred
 from ..base.errors import GraphError
 from ..base.resources import Resource
 from ..compile.place.processes import require_here
-from ..frontend.variables import Variable
+from ..frontend.state.variables import Variable
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.rules.placing import OutlivesStep

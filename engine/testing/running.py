@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from ..frontend.variables import global_variables
+from ..frontend.state.variables import global_variables
 from ..runtime.session import Session
 
 Result = TypeVar("Result")

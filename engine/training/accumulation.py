@@ -10,9 +10,9 @@ import numpy as np
 from ..base.dtypes import int32
 from ..base.errors import GraphError
 from ..base.shapes import Shape
-from ..frontend.conditional import cond
-from ..frontend.scopes import control_dependencies
-from ..frontend.variables import Variable
+from ..frontend.control.conditional import cond
+from ..frontend.control.scopes import control_dependencies
+from ..frontend.state.variables import Variable
 from ..ir import scopes
 from ..ir.apply import constant
 from ..ir.entry import public

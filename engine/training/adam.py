@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.dtypes import DType, accumulator_dtype
-from ..frontend.variables import Variable
+from ..frontend.state.variables import Variable
 from ..ir.graph import Graph
 from ..ir.tensor import Tensor
 from ..ops.math.elementwise import sqrt, square

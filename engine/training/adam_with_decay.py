@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..frontend.variables import Variable
+from ..frontend.state.variables import Variable
 from ..ir.misuse import refuses_misuse
 from ..ir.tensor import Tensor
 from ..ops.array.where import where

@@ -10,8 +10,8 @@ import numpy as np
 from ..base import nest
 from ..base.dtypes import DType, accumulator_dtype, int64
 from ..base.errors import DtypeError, GraphError
-from ..frontend.conditional import cond
-from ..frontend.variables import Variable, global_variables, trainable_variables
+from ..frontend.control.conditional import cond
+from ..frontend.state.variables import Variable, global_variables, trainable_variables
 from ..ir import scopes
 from ..ir.apply import apply
 from ..ir.entry import builds, public

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.tensor import Tensor
 from ..ops.array.where import where
 from ..ops.math.arithmetic import maximum, minimum

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..frontend.variables import Variable
+from ..frontend.state.variables import Variable
 from ..ir.tensor import Tensor
 from ..ops.support.indexed_slices import IndexedSlices
 from .elementwise import ElementwiseOptimizer, Part

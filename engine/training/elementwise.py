@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from ..base.dtypes import DType, accumulator_dtype
-from ..frontend.variables import Variable
+from ..frontend.state.variables import Variable
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.array.distinct import sum_repeats

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..base.dtypes import DType, int32, int64
 from ..base.errors import DtypeError, GraphError, ShapeError
-from ..frontend.variables import Variable
+from ..frontend.state.variables import Variable
 from ..ir import scopes
 from ..ir.graph import Graph
 from ..ir.misuse import refuses_misuse

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..base import nest
 from ..base.errors import DtypeError, GraphError, ShapeError
-from ..frontend.scopes import control_dependencies, name_scope
-from ..frontend.variables import Variable
+from ..frontend.control.scopes import control_dependencies, name_scope
+from ..frontend.state.variables import Variable
 from ..gradients import gradients
 from ..ir.apply import convert_to_tensor
 from ..ir.entry import builds, public

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..base.errors import GraphError
-from ..frontend.loops import while_loop
+from ..frontend.control.loops import while_loop
 from ..ir.apply import constant
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat

@@ -8,7 +8,7 @@ from typing import Any
 
 import ml_dtypes
 
-from ..frontend.loops import while_loop
+from ..frontend.control.loops import while_loop
 from ..ir.apply import constant
 from ..ir.tensor import Tensor
 from ..ops.array.where import where

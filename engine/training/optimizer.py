@@ -11,8 +11,8 @@ from ..base import nest
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.shapes import Shape
-from ..frontend.scopes import control_dependencies
-from ..frontend.variables import Variable, trainable_variables
+from ..frontend.control.scopes import control_dependencies
+from ..frontend.state.variables import Variable, trainable_variables
 from ..gradients import gradients
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor

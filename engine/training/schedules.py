@@ -11,7 +11,7 @@ import numpy as np
 from ..base.docstrings import Family
 from ..base.dtypes import DType, accumulator_dtype, as_dtype, float32, int32, int64
 from ..base.errors import DtypeError, GraphError
-from ..frontend.scopes import name_scope
+from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
 from ..ir.entry import builds
 from ..ir.tensor import Tensor

@@ -18,8 +18,8 @@ NEEDED = {"google_crc32c", "numpy", "ml_dtypes"}  # outside of the standard libr
 MOST_MODULES = 100  # of these libraries; the number may only fall
 WINGS = ("data", "losses", "metrics", "monitoring", "nest", "nn", "training")
 # Of tagloom; the numbers may only fall.
-MOST_IN_FIRST_GRAPH = 66
-MOST_IN_FIRST_SESSION = 342
+MOST_IN_FIRST_GRAPH = 57
+MOST_IN_FIRST_SESSION = 303
 IN_FIRST_GRAPH = {"base", "ir", "kernels.elementary", "kernels.steps", "ops.control", "ops.math", "ops.support"}
 NOT_IN_FIRST_SESSION = """
     base.safetensors base.record_files gradients public kernels.cuda kernels.native.cuda kernels.native.jit.compilation
@@ -65,6 +65,11 @@ def ours(names):
     return {name.removeprefix("tagloom.") for name in names if name.startswith("tagloom.")}
 
 
+def without_packages(names):
+    """Return the modules that are no packages of others: a further room for the same modules loads nothing more."""
+    return {name for name in names if not any(other.startswith(f"{name}.") for other in names)}
+
+
 def inside(rooms, names):
     """Return the modules that are rooms, or in one."""
     return {name for name in names if any(name == room or name.startswith(f"{room}.") for room in rooms)}
@@ -77,13 +82,13 @@ def test_the_first_graph_loads_numpy_and_the_modules_of_its_operations():
     assert "asyncio" not in names
     loaded = ours(names)
     assert loaded - inside(IN_FIRST_GRAPH, loaded) == {"kernels", "ops", "ops.type_modules"}
-    assert len(loaded) <= MOST_IN_FIRST_GRAPH
+    assert len(without_packages(loaded)) <= MOST_IN_FIRST_GRAPH
 
 
 def test_the_first_session_loads_no_wing_that_it_does_not_use():
     names = ours(loaded_by(RUN))
     assert inside([*WINGS, *NOT_IN_FIRST_SESSION.split()], names) == set()
-    assert len(names) <= MOST_IN_FIRST_SESSION
+    assert len(without_packages(names)) <= MOST_IN_FIRST_SESSION
 
 
 def test_no_operation_is_built_by_the_modules_that_a_name_loads():

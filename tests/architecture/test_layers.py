@@ -71,7 +71,7 @@ def test_imports_are_found(text, module, suffix, names):
         ("from ...ir import graph", "tagloom.kernels.cpu.blas", ".pyx", True),
         ("import tagloom", "tagloom.runtime.session", ".py", True),
         ("from .. import base", "tagloom.ir.graph", ".py", False),
-        ("from .other import name", "tagloom.frontend.loops", ".py", False),
+        ("from .other import name", "tagloom.frontend.control.loops", ".py", False),
         ("from .runtime.session import Session", "tagloom.__init__", ".py", False),
         ("x = 1", "tagloom.cellar.wine", ".py", True),
         ("from ..core.table cimport Node", "tagloom.kernels.memory.pool", ".pyx", False),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tagloom.base.errors import BranchMismatchError, DtypeError, GraphError, LoopVariableError, ShapeError
 from tagloom.base.shapes import Shape
-from tagloom.frontend.conditional import case, cond, switch_case
-from tagloom.frontend.loops import while_loop
+from tagloom.frontend.control.conditional import case, cond, switch_case
+from tagloom.frontend.control.loops import while_loop
 from tagloom.ir.apply import apply, constant
 from tagloom.ir.program import Program
 from tagloom.ops.control.placeholders import identity, placeholder

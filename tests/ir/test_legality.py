@@ -9,8 +9,8 @@ from tagloom.base.errors import GraphError
 from tagloom.base.settings import Settings
 from tagloom.base.shapes import SCALAR
 from tagloom.compile import PIPELINE, Target, pipeline
-from tagloom.frontend.conditional import cond
-from tagloom.frontend.loops import while_loop
+from tagloom.frontend.control.conditional import cond
+from tagloom.frontend.control.loops import while_loop
 from tagloom.ir import scopes
 from tagloom.ir.apply import constant
 from tagloom.ir.graph import Graph

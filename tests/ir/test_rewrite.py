@@ -10,9 +10,9 @@ from tagloom.base.errors import GraphError
 from tagloom.base.settings import DEFAULTS, Settings
 from tagloom.compile.simplify.cse import merge_duplicates
 from tagloom.compile.simplify.fold import fold_constants
-from tagloom.frontend.conditional import cond
-from tagloom.frontend.loops import while_loop
-from tagloom.frontend.scopes import control_dependencies, device
+from tagloom.frontend.control.conditional import cond
+from tagloom.frontend.control.loops import while_loop
+from tagloom.frontend.control.scopes import control_dependencies, device
 from tagloom.ir.apply import apply, constant
 from tagloom.ir.program import Program, copy_program
 from tagloom.ir.structured import num_results, save_maybe, save_series, saved_outputs, trip_count

@@ -9,10 +9,10 @@ import tagloom as tg
 from tagloom.base import dtypes
 from tagloom.base.errors import GraphError
 from tagloom.base.shapes import Shape
-from tagloom.frontend.conditional import cond, switch_case
-from tagloom.frontend.loops import while_loop
-from tagloom.frontend.py_function import py_function
-from tagloom.frontend.scopes import control_dependencies, device
+from tagloom.frontend.control.conditional import cond, switch_case
+from tagloom.frontend.control.loops import while_loop
+from tagloom.frontend.control.scopes import control_dependencies, device
+from tagloom.frontend.functions.py_function import py_function
 from tagloom.gradients.api import gradients
 from tagloom.ir.apply import apply, constant
 from tagloom.ir.graph import Graph

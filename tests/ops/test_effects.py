@@ -3,8 +3,8 @@ import asyncio
 import numpy as np
 import pytest
 from tagloom.base.errors import GraphError, OpError
-from tagloom.frontend.py_function import py_function
-from tagloom.frontend.variables import Variable
+from tagloom.frontend.functions.py_function import py_function
+from tagloom.frontend.state.variables import Variable
 from tagloom.ir import scopes
 from tagloom.ir.apply import constant
 from tagloom.ir.region import Region

@@ -4,7 +4,7 @@ from tagloom.base import dtypes
 from tagloom.base.errors import DtypeError, GraphError, ShapeError, TensorArrayError
 from tagloom.base.nest import flatten
 from tagloom.base.shapes import Shape
-from tagloom.frontend.tensor_array import TensorArray
+from tagloom.frontend.state.tensor_array import TensorArray
 from tagloom.ir import scopes
 from tagloom.ir.apply import apply, constant
 from tagloom.ops.state import gradient_arrays

@@ -2,7 +2,12 @@ import numpy as np
 import pytest
 from tagloom.base.errors import DtypeError, GraphError, OpError, ShapeError, UninitializedVariableError
 from tagloom.base.nest import flatten
-from tagloom.frontend.variables import Variable, global_variables, global_variables_initializer, trainable_variables
+from tagloom.frontend.state.variables import (
+    Variable,
+    global_variables,
+    global_variables_initializer,
+    trainable_variables,
+)
 from tagloom.ir import scopes
 from tagloom.ir.apply import apply, constant
 from tagloom.ir.definition import definition_of

@@ -2,7 +2,7 @@
 
 import numpy as np
 from tagloom.base.tags import DEAD
-from tagloom.frontend.py_function import py_function
+from tagloom.frontend.functions.py_function import py_function
 from tagloom.ir.apply import convert_to_tensor
 from tagloom.ir.program import Program
 from tagloom.runtime.reference.executor import ReferenceMachine

@@ -1,4 +1,4 @@
-"""Operations on barriers; users build them by the class of `frontend/barrier.py`."""
+"""Operations on barriers; users build them by the class of `frontend/queues/barrier.py`."""
 
 from __future__ import annotations
 

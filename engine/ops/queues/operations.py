@@ -1,4 +1,4 @@
-"""Operations on queues; users build them by the classes of `frontend/queues.py`."""
+"""Operations on queues; users build them by the classes of `frontend/queues/queues.py`."""
 
 from __future__ import annotations
 

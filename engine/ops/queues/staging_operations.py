@@ -1,4 +1,4 @@
-"""Operations on staging areas; users build them by the classes of `frontend/staging.py`.
+"""Operations on staging areas; users build them by the classes of `frontend/queues/staging.py`.
 
 A staging area is a queue of the order "staging"; the operations of queues put elements in and take elements.
 """

@@ -1,4 +1,4 @@
-"""Lookup tables: values by keys, strings or integers; users build them with the classes of `frontend/tables.py`.
+"""Lookup tables: values by keys, strings or integers; users build them with the classes of `frontend/state/tables.py`.
 
 A table with constant content never changes, is filled on the first lookup of a step, and is in no snapshot.
 A table changed by steps begins empty, is in snapshots and checkpoints, and its operations run in building order.

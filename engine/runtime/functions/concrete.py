@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from ...base import nest
 from ...base.errors import GraphError
-from ...frontend.function_scope import find_ancestors
-from ...frontend.variables import Variable
+from ...frontend.state.variables import Variable
+from ...frontend.tracing.function_scope import find_ancestors
 from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.rules.placing import OutlivesStep

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from ...base.errors import GraphError, TagloomError
 from ...base.source_lines import user_source
-from ...frontend.function_scope import FunctionScope, is_inside, with_effects
+from ...frontend.tracing.function_scope import FunctionScope, is_inside, with_effects
 from ...ir import scopes
 from ...ir.graph import Graph
 from ...ir.misuse import refuses_misuse

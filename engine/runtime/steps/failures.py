@@ -7,7 +7,7 @@ from typing import Any
 
 from ...base.errors import OpError, UninitializedVariableError
 from ...compile.plan.plan import Node, Plan
-from ...frontend.variables import older_initializer
+from ...frontend.state.variables import older_initializer
 from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...kernels.scheduler.limited import NoRoom

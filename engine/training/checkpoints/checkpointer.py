@@ -22,8 +22,8 @@ from ...base.safetensors import DamagedFile
 from ...base.source_lines import user_source
 from ...base.turns import Turns
 from ...base.version import VERSION
-from ...frontend.partitioned import PartitionedVariable
-from ...frontend.variables import Variable
+from ...frontend.state.partitioned import PartitionedVariable
+from ...frontend.state.variables import Variable
 from ...ir.misuse import refuses_misuse
 from ...ops.state.variables import CONTAINER
 from ...runtime.observe.statistics import CHECKPOINTS

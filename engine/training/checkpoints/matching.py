@@ -13,7 +13,7 @@ from ...base.dtypes import DType, as_dtype
 from ...base.errors import CheckpointError, DtypeError, GraphError
 from ...base.safetensors import SMALL_FLOATS
 from ...base.shapes import Shape
-from ...frontend.variables import Variable
+from ...frontend.state.variables import Variable
 from ...ir.graph import Graph
 from .records import Mismatch
 from .saved import Saved, describe_array

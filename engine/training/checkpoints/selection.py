@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 
 from ...base import nest
 from ...base.errors import GraphError
-from ...frontend.partitioned import PartitionedVariable
-from ...frontend.variables import Variable
+from ...frontend.state.partitioned import PartitionedVariable
+from ...frontend.state.variables import Variable
 from ...ir.graph import Graph
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base.array_like import Array, UnreadArray
-from ...frontend.partitioned import PARTITIONED, PartitionedVariable
-from ...frontend.variables import Variable
+from ...frontend.state.partitioned import PARTITIONED, PartitionedVariable
+from ...frontend.state.variables import Variable
 from ...ir.graph import Graph
 
 

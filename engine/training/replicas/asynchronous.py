@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base import dtypes
-from ...frontend.scopes import control_dependencies, name_scope
-from ...frontend.variables import Variable
+from ...frontend.control.scopes import control_dependencies, name_scope
+from ...frontend.state.variables import Variable
 from ...ops.control.placeholders import identity, placeholder_with_default
 from ...ops.math.casting import cast
 from ...runtime.runners import Runners

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...base.errors import GraphError
-from ...frontend.variables import Variable
+from ...frontend.state.variables import Variable
 from ...ir.entry import public
 from ...runtime.runners import Runners
 from ...runtime.scheduling.feeds import Feeds

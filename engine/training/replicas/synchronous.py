@@ -8,11 +8,11 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import GraphError
-from ...frontend.accumulators import ConditionalAccumulator
-from ...frontend.loops import while_loop
-from ...frontend.queues import FIFOQueue
-from ...frontend.scopes import control_dependencies, name_scope
-from ...frontend.variables import Variable
+from ...frontend.control.loops import while_loop
+from ...frontend.control.scopes import control_dependencies, name_scope
+from ...frontend.queues.accumulators import ConditionalAccumulator
+from ...frontend.queues.queues import FIFOQueue
+from ...frontend.state.variables import Variable
 from ...ir import scopes
 from ...ir.apply import convert_to_tensor
 from ...ir.tensor import Tensor

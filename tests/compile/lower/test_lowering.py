@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tagloom.base.settings import DEFAULTS
 from tagloom.compile.lower.lowering import lower
-from tagloom.frontend.conditional import case, cond, switch_case
-from tagloom.frontend.loops import while_loop
-from tagloom.frontend.py_function import py_function
-from tagloom.frontend.scopes import control_dependencies
+from tagloom.frontend.control.conditional import case, cond, switch_case
+from tagloom.frontend.control.loops import while_loop
+from tagloom.frontend.control.scopes import control_dependencies
+from tagloom.frontend.functions.py_function import py_function
 from tagloom.ir import scopes
 from tagloom.ir.apply import constant
 from tagloom.ir.program import Program, copy_program
