@@ -18,7 +18,7 @@ from ..base.errors import GraphError, QueueClosed, SessionClosed
 from ..base.settings import DEFAULTS
 from ..ir.misuse import refuses_misuse
 from ..kernels.core.async_result import AsyncResult
-from ..kernels.cpu.queue_lines import Attempt, Line
+from ..kernels.queues.queue_lines import Attempt, Line
 from ..ops.queues.figures import IteratorStatistics
 from ..runtime.scheduling.blocking_calls import BlockingCalls
 from .stages.elements import ChunkSize, Failure, Item, make_failure

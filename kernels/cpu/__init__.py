@@ -12,7 +12,6 @@ from . import (  # noqa: F401
     loops,
     pooling,
     product_sum,
-    queue_kernels,
     reducing,
     reshape,
     softmax,

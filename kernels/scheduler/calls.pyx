@@ -30,21 +30,6 @@ import_array()
 cdef int64_t MOST_ELEMENTS = 1 << 48  # of an estimate
 
 
-class Continuation:
-    """What an asynchronous instance gives that has waited for its inputs: what is left, to be called like a kernel.
-
-    Parameters
-    ----------
-    call : callable
-        Without arguments. If it is refused memory it is called again later.
-    """
-
-    __slots__ = ("call",)
-
-    def __init__(self, call):
-        self.call = call
-
-
 cdef enum:
     LEAVING = 6  # how many times as long as work that is left a call takes at least that is worth a thread
     MOST_DIMS = 64  # of an array

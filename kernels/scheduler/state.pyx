@@ -23,7 +23,7 @@ from tagloom.kernels.core.table cimport AT_ONCE, DETACHED, RECV, Node, Table
 from tagloom.kernels.core.values cimport TAGLOOM_DEBUG, Counters, Value, drop, take
 from tagloom.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagloom.kernels.scheduler.calls cimport accept_outputs
-from tagloom.kernels.scheduler.calls import Continuation
+from tagloom.kernels.core.continuation import Continuation
 from tagloom.kernels.scheduler.delivery cimport (
     NOT_SCALAR, NO_MEMORY, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )

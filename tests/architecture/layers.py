@@ -18,6 +18,7 @@ LAYERS = {
     "tagloom.kernels.core": 1,
     "tagloom.kernels.memory": 1,
     "tagloom.kernels.cpu": 1,
+    "tagloom.kernels.queues": 1,
     "tagloom.kernels.cuda": 1,
     "tagloom.kernels.scheduler": 1,
     "tagloom.kernels.native": 1,
@@ -64,6 +65,7 @@ FLOORS = {
     "tagloom.kernels.memory": 2,
     "tagloom.kernels.cpu": 3,
     "tagloom.kernels.cuda": 3,
+    "tagloom.kernels.queues": 4,
     "tagloom.kernels.scheduler": 4,
     "tagloom.kernels.native": 5,
 }

@@ -7,12 +7,13 @@ import pytest
 import tagloom as tg
 from tagloom.ir.definition import definition_of
 from tagloom.kernels.cpu.registry import registered_types
+from tagloom.kernels.queues import queue_kernels as _queue_kernels  # noqa: F401  registers the kernels of queues
 
 from tests.kernels.calling import counting, got
 from tests.kernels.fuzzing import CASES, LAYOUTS, Subclass, numbers
 
 ROUNDS = 2 * len(LAYOUTS)
-ELSEWHERE = {  # test_elements.py, test_queue_rings.py, tests/native
+ELSEWHERE = {  # test_elements.py, queues/test_queue_rings.py, tests/native
     "Dequeue",
     "DequeueMany",
     "Enqueue",

@@ -19,9 +19,9 @@ from ...ir.operation import Operation
 from ...ir.rules.placing import OutlivesStep
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_base import Taken
-from ...kernels.cpu.queue_lines import Attempt, Line
 from ...kernels.memory.contexts import outside
+from ...kernels.queues.queue_base import Taken
+from ...kernels.queues.queue_lines import Attempt, Line
 from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext, LongCall, has_succeeded, until_ended
 from ..support.copies import is_large

@@ -11,7 +11,7 @@ from ...base import dtypes
 from ...base.errors import OpError, QueueClosed
 from ...base.shapes import SCALAR
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_base import Take, Taken
+from ...kernels.queues.queue_base import Take, Taken
 from ..support.shared import SharedResource
 from .elements import ElementSpec
 from .figures import KeyedStatistics

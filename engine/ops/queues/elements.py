@@ -11,9 +11,9 @@ import numpy as np
 from ...base.dtypes import DType
 from ...base.errors import OpError
 from ...base.shapes import Shape
-from ...kernels.cpu.queue_base import frozen_copy, is_kept, kept
-from ...kernels.cpu.queue_rings import Ring
 from ...kernels.memory.pool import Pool
+from ...kernels.queues.queue_base import frozen_copy, is_kept, kept
+from ...kernels.queues.queue_rings import Ring
 from ..support.copies import is_large
 from ..support.interpreter import BLOCK, give_way
 

@@ -12,8 +12,8 @@ from ...ir.operation import Operation
 from ...ir.rules.placing import OutlivesStep
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_base import Taken
 from ...kernels.memory.contexts import outside
+from ...kernels.queues.queue_base import Taken
 from ..support.common import infer_nothing
 from ..support.context import KernelContext
 from ..support.shared import SharedResource, get_shared

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from ...base.errors import OpError
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_base import Taken
-from ...kernels.cpu.queue_lines import Attempt, Line
 from ...kernels.memory.pool import Pool
+from ...kernels.queues.queue_base import Taken
+from ...kernels.queues.queue_lines import Attempt, Line
 from ..support.shared import SharedResource
 from .elements import Element, ElementSpec
 from .figures import KeyedStatistics

@@ -16,9 +16,10 @@ from ...ir.operation import Operation
 from ...ir.rules.placing import OutlivesStep
 from ...ir.static_values import static_dimension
 from ...ir.traits import Effect
-from ...kernels.cpu.queue_base import kept
+from ...kernels.core.continuation import Continuation
 from ...kernels.memory.pool import Pool
-from ...kernels.scheduler.calls import Continuation
+from ...kernels.queues import queue_kernels as _queue_kernels  # noqa: F401  registers the C kernels
+from ...kernels.queues.queue_base import kept
 from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext, LongCall, Resources
 from ..support.shared import get_shared

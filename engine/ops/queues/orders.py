@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import GraphError
-from ...kernels.cpu.queue_rings import Ring
+from ...kernels.queues.queue_rings import Ring
 from ..support.copies import LARGE
 from .elements import Element, ElementSpec, nbytes_of
 from .numbers import Numbers

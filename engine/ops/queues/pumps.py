@@ -13,8 +13,8 @@ from ...base.errors import DtypeError, OpError, QueueClosed, SessionClosed
 from ...base.resources import Resource
 from ...base.waiting import wait_shielded
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_base import kept
 from ...kernels.memory.contexts import outside
+from ...kernels.queues.queue_base import kept
 from ..support.context import Resources
 from .elements import Element, are_copied
 from .outside_queue import SHUT_DOWN, OutsideQueue, QueueGone, put_back

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import OpError, QueueClosed
-from ...kernels.cpu.queue_base import Closing, Put, Take
+from ...kernels.queues.queue_base import Closing, Put, Take
 from .elements import Element, nbytes_of
 
 if TYPE_CHECKING:

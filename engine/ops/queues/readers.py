@@ -19,8 +19,8 @@ from ...ir.operation import Operation
 from ...ir.rules.placing import OutlivesStep
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_base import Taken
 from ...kernels.memory.contexts import outside
+from ...kernels.queues.queue_base import Taken
 from ..state.files import as_content, content_shape
 from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext, has_succeeded, until_ended

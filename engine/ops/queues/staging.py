@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...base.errors import OpError
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_lines import Attempt, Line
+from ...kernels.queues.queue_lines import Attempt, Line
 from .elements import Element
 from .queue_spec import QueueSpec
 from .storage import QueueStorage

@@ -19,7 +19,7 @@ from ...ir.operation import Operation
 from ...ir.rules.placing import OutlivesStep
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_base import kept
+from ...kernels.queues.queue_base import kept
 from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext
 from ..support.shared import get_shared

@@ -1,6 +1,6 @@
 """Storage of a queue: its elements, and the lines of waiting puts and takes.
 
-``kernels/cpu/queue_base.pyx`` serves the lines.
+``kernels/queues/queue_base.pyx`` serves the lines.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 from ...base.errors import OpError
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_base import Put, QueueBase, Rows, Take, Taken
 from ...kernels.memory.contexts import outside
 from ...kernels.memory.pool import Pool
+from ...kernels.queues.queue_base import Put, QueueBase, Rows, Take, Taken
 from ..support.shared import SharedResource
 from .elements import Element, nbytes_of
 from .figures import QueueStatistics, statistics_of

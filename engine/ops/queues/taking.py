@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_base import Taken
+from ...kernels.core.continuation import Continuation
 from ...kernels.memory.contexts import outside
-from ...kernels.scheduler.calls import Continuation
+from ...kernels.queues.queue_base import Taken
 from ..support.context import KernelContext, LongCall
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.core.continuation import Continuation
 from ...kernels.cpu.elements import Element
 from ...kernels.memory.swappable import SwappableArray
-from ...kernels.scheduler.calls import Continuation
 from ..support import copies
 from ..support.context import KernelContext, LongCall
 

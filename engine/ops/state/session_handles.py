@@ -17,7 +17,7 @@ from ...ir.entry import public
 from ...ir.rules.edges import Fetchable
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
-from ...kernels.scheduler.calls import Continuation
+from ...kernels.core.continuation import Continuation
 from ..support.common import infer_scalar
 from ..support.context import KernelContext, LongCall
 from ..support.copies import is_large

@@ -22,7 +22,7 @@ from ...ir.rules.ordering import Ordered, ReturnsInput
 from ...ir.rules.placing import OutlivesStep
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
-from ...kernels.scheduler.calls import Continuation
+from ...kernels.core.continuation import Continuation
 from ..support import copies
 from ..support.array_library import add_at
 from ..support.common import same_as

@@ -18,9 +18,9 @@ from ...ir.definition import Ufunc, host_inputs, runs_on
 from ...ir.operation import Operation
 from ...ir.rules.kernels import KeepsSize, PassesInputs, ReadsValues
 from ...ir.rules.shapes import ShapeOnly
+from ...kernels.core.continuation import Continuation
 from ...kernels.cuda.registry import Compiled, find_compiled
 from ...kernels.memory.swappable import SwappableArray
-from ...kernels.scheduler.calls import Continuation
 from ...kernels.scheduler.series import Series
 from ...ops.state.variables import VariableSlot
 from ...streams.event import Event

@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...compile.partition.partitioned import Channel
-from ...compile.plan.plan import Node, Plan
 from ...kernels.core.table import Kind
 from ...streams.capabilities import models_time
 from ...streams.contract import Clock, Device
 from ...streams.event import Event
-from .session_devices import SessionDevice
+
+if TYPE_CHECKING:  # a pipeline holds clocks, and loads no compiler for it
+    from ...compile.partition.partitioned import Channel
+    from ...compile.plan.plan import Node, Plan
+    from .session_devices import SessionDevice
 
 COPY_OUT, COPY_IN = "DeviceToHost", "HostToDevice"
 

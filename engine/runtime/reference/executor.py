@@ -21,8 +21,8 @@ from ...base.dtypes import DIFFERENTIABLE
 from ...base.tags import DEAD, ROOT_ID, ROOT_PATH, frame_id, frame_path, instance_name, name_hash
 from ...base.waiting import cancel_once, wait_shielded
 from ...compile.plan.plan import Node, Plan
+from ...kernels.core.continuation import Continuation
 from ...kernels.core.table import Kind
-from ...kernels.scheduler.calls import Continuation
 from ...kernels.scheduler.limited import NoRoom
 from ...kernels.scheduler.series import Series
 from ...ops.support.context import StepContext

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom.ir.program import Program
-from tagloom.kernels.cpu.queue_rings import Ring
 from tagloom.kernels.memory.contexts import KernelContexts
+from tagloom.kernels.queues.queue_rings import Ring
 from tagloom.kernels.scheduler.machine import StepMachine
 from tagloom.kernels.scheduler.plan import CompiledPlan
 from tagloom.ops.support.context import StepContext

@@ -12,8 +12,8 @@ from itertools import islice
 cimport numpy as cnp
 from libc.stdint cimport int64_t
 
-from tagloom.kernels.cpu.queue_lines cimport Attempt, Line
-from tagloom.kernels.cpu.queue_rings cimport Ring
+from tagloom.kernels.queues.queue_lines cimport Attempt, Line
+from tagloom.kernels.queues.queue_rings cimport Ring
 
 from tagloom.kernels.memory.contexts import outside
 

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from tagloom.kernels.cpu.queue_lines cimport Attempt, Line
-from tagloom.kernels.cpu.queue_rings cimport Ring
+from tagloom.kernels.queues.queue_lines cimport Attempt, Line
+from tagloom.kernels.queues.queue_rings cimport Ring
 
 
 cpdef tuple kept(components, pool=*)

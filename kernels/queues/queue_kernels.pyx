@@ -12,8 +12,8 @@ from libc.string cimport memcpy
 from tagloom.kernels.core.table cimport Native, Node, Table, Work, output_type
 from tagloom.kernels.core.values cimport OBJECT, Counters, Value
 from tagloom.kernels.cpu.arrays cimport MOST_DIMS, Operand, new_result, open_plain
-from tagloom.kernels.cpu.queue_base cimport QueueBase
-from tagloom.kernels.cpu.queue_rings cimport Ring
+from tagloom.kernels.queues.queue_base cimport QueueBase
+from tagloom.kernels.queues.queue_rings cimport Ring
 from tagloom.kernels.cpu.registry cimport register
 
 cdef enum:
