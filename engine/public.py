@@ -438,7 +438,8 @@ from .ops.nn.pooling import (
 )
 from .ops.nn.stateless_dropout import stateless_dropout
 from .ops.queues import iterators as _iterators  # noqa: F401, for its operations, which only pipelines build
-from .ops.queues.figures import AccumulatorStatistics, IteratorStatistics, KeyedStatistics, QueueStatistics
+from .ops.queues.accumulators.figures import AccumulatorStatistics
+from .ops.queues.figures import IteratorStatistics, KeyedStatistics, QueueStatistics
 from .ops.random.candidates import (
     Candidates,
     fixed_unigram_candidate_sampler,
@@ -472,11 +473,11 @@ from .ops.sparse.reducing import (
 )
 from .ops.sparse.rows import sparse_fill_empty_rows, sparse_reorder, sparse_retain, sparse_slice
 from .ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue, sparse_placeholder
-from .ops.state import scattering as _scattering  # noqa: F401, for its operations, which variables build
 from .ops.state.files import matching_files, read_file, write_file
 from .ops.state.saving import restore_v2, save_v2
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
+from .ops.state.variables import scattering as _scattering  # noqa: F401, for its operations, which variables build
 from .ops.strings.conversions import as_string, decode_base64, encode_base64, string_to_hash_bucket, string_to_number
 from .ops.strings.elementwise import string_length, string_lower, string_strip, string_upper, substr
 from .ops.strings.expressions import regex_full_match, regex_replace

@@ -17,7 +17,7 @@ from ..ir.tensor import Tensor
 from ..ir.typed import AsTensor, NamedFields
 from ..ops.control.custom import forward_loops
 from ..ops.control.weights import of_one_shape
-from ..ops.state import gradient_arrays
+from ..ops.state.tensor_array import gradient_arrays
 from ..ops.support.common import ones_like
 from ..ops.support.indexed_slices import IndexedSlices
 from . import arrays, conditional, segments, series  # noqa: F401  (they add their rules to the walk)

@@ -8,7 +8,7 @@ from ..ir import scopes
 from ..ir.apply import apply, constant
 from ..ir.region import Region
 from ..ir.tensor import Tensor
-from ..ops.state import gradient_arrays
+from ..ops.state.tensor_array import gradient_arrays
 
 
 def scope(home: Region) -> AbstractContextManager[object]:

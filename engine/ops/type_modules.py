@@ -98,17 +98,17 @@ TYPES = {
     "nn.losses": "LogSoftmax Softmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits",
     "nn.pooling_kernels": "AvgPool AvgPoolGrad MaxPool",
     "nn.window_maxima": "FlatPlaces MaxPoolGrad MaxPoolPick MaxPoolPlace PlacePick PlaceSum",
-    "queues.accumulators": (
+    "queues.accumulators.operations": (
         "AccumulatorApplyGradient AccumulatorApplyRows AccumulatorHandle AccumulatorNumAccumulated "
         "AccumulatorSetGlobalStep AccumulatorTakeGradient AccumulatorTakeRows"
     ),
     "queues.barrier_operations": "BarrierClose BarrierHandle BarrierInsertMany BarrierSize BarrierTakeMany",
+    "queues.bridges.source_operations": "AsyncSourceHandle",
     "queues.iterators": "IteratorGetNext IteratorHandle IteratorReset",
     "queues.operations": (
         "Dequeue DequeueMany Enqueue EnqueueMany QueueChoice QueueClose QueueHandle QueueIsClosed QueueSize"
     ),
     "queues.readers": "ReaderHandle ReaderNumRecordsProduced ReaderNumWorkUnitsCompleted ReaderRead ReaderReset",
-    "queues.source_operations": "AsyncSourceHandle",
     "queues.staging_operations": (
         "MapStageClear MapStageGet MapStageHandle MapStagePeek MapStagePut MapStageSize StageClear StagePeek"
     ),
@@ -127,7 +127,6 @@ TYPES = {
     "sparse.product": "SampledProduct SparseTensorDenseMatMul",
     "state.files": "MatchingFiles ReadFile WriteFile",
     "state.saving": "RestoreV2 SaveV2",
-    "state.scattering": "ScatterDiv ScatterMax ScatterMin ScatterMul ScatterNdAdd ScatterNdSub ScatterNdUpdate",
     "state.series": (
         "MaybeGet SeriesAdd SeriesConcat SeriesEmpty SeriesExit SeriesPush SeriesRead SeriesReadOrZeros "
         "SeriesReadSeries SeriesSplit SeriesSpread SeriesSum SeriesSumSeries TripCount"
@@ -135,14 +134,17 @@ TYPES = {
     "state.session_handles": "GetSessionHandle",
     "state.stacks": "StackClose StackNew StackPop StackPush",
     "state.tables": "TableExport TableFind TableHandle TableInitialize TableInsert TableRemove TableSize",
-    "state.tensor_array": (
+    "state.tensor_array.operations": (
         "TensorArrayClose TensorArrayConcat TensorArrayGather TensorArrayGrad TensorArrayNew TensorArrayRead "
         "TensorArrayReadBlock TensorArrayRowOf TensorArrayScatter TensorArraySize TensorArraySplit TensorArrayStack "
         "TensorArrayUnstack TensorArrayWrite"
     ),
-    "state.variables": (
+    "state.variables.operations": (
         "AssignAddVariable AssignSubVariable AssignVariable IsInitialized ReadVariable ScatterAdd ScatterSub "
         "ScatterUpdate VariableHandle"
+    ),
+    "state.variables.scattering": (
+        "ScatterDiv ScatterMax ScatterMin ScatterMul ScatterNdAdd ScatterNdSub ScatterNdUpdate"
     ),
     "strings.conversions": "AsString DecodeBase64 EncodeBase64 StringToHashBucket StringToNumber",
     "strings.elementwise": "StringCase StringLength StringStrip Substr",

@@ -19,8 +19,8 @@ from ..frontend.state.variables import Variable
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.rules.placing import OutlivesStep
-from ..ops.state.variable_values import fit_values, no_such_variable
-from ..ops.state.variables import CONTAINER, prepare_slots, slots_of
+from ..ops.state.variables.operations import CONTAINER, prepare_slots, slots_of
+from ..ops.state.variables.values import fit_values, no_such_variable
 from ..ops.support.context import allowed_in
 from ..ops.support.handles import make_shared
 from .devices.device_values import copied_out

@@ -1,7 +1,7 @@
 """The elements of a TensorArray, and the kernels that read and write one.
 
 Here is what happens almost always: a first write of the known shape, a read of what was written. Whatever else comes
-(growth, sums, zeros, errors) is left to ``tagloom.ops.state.tensor_array_storage``.
+(growth, sums, zeros, errors) is left to ``tagloom.ops.state.tensor_array.storage``.
 
 Elements are objects once somebody looks at one of them. Before, they are the rows of the array that was unstacked, or
 of the block that a native loop wrote: such a loop takes and leaves all of them at once.

@@ -22,9 +22,10 @@ MOST_IN_FIRST_GRAPH = 57
 MOST_IN_FIRST_SESSION = 300
 IN_FIRST_GRAPH = {"base", "ir", "kernels.elementary", "kernels.steps", "ops.control", "ops.math", "ops.support"}
 NOT_IN_FIRST_SESSION = """
-    base.safetensors base.record_files gradients public kernels.cuda kernels.native.cuda kernels.native.jit.compilation
-    kernels.queues ops.image ops.linalg ops.nn ops.queues ops.random ops.strings runtime.functions
-    runtime.observe.serving runtime.reference runtime.runners streams.cuda streams.distributions streams.simulated swap.swapper swap.tiers
+    base.safetensors base.record_files gradients public kernels.cuda kernels.native.cuda
+    kernels.native.jit.compilation kernels.queues ops.image ops.linalg ops.nn ops.queues ops.random ops.strings
+    runtime.functions runtime.observe.serving runtime.reference runtime.runners streams.cuda streams.distributions
+    streams.simulated swap.swapper swap.tiers
 """
 GRAPH = """
 import tagloom as tg

@@ -11,7 +11,7 @@ from tagloom.base.shapes import UNKNOWN, Shape
 from tagloom.kernels.cpu.elements import Element
 from tagloom.kernels.memory.contexts import KernelContexts
 from tagloom.kernels.memory.pool import Pool
-from tagloom.ops.state.tensor_array_storage import ArrayStorage
+from tagloom.ops.state.tensor_array.storage import ArrayStorage
 from tagloom.ops.support.context import StepContext
 from tagloom.runtime.resources.manager import ResourceManager
 

@@ -4,7 +4,7 @@ import numpy as np
 from tagloom.base import dtypes
 from tagloom.base.shapes import SCALAR, Shape
 from tagloom.kernels.queues.queue_base import Taken
-from tagloom.ops.queues.accumulators import AccumulatorSpec, AccumulatorStorage
+from tagloom.ops.queues.accumulators.operations import AccumulatorSpec, AccumulatorStorage
 from tagloom.ops.queues.barrier import FIRST, BarrierSpec, BarrierStorage
 from tagloom.ops.queues.elements import ElementSpec
 from tagloom.ops.queues.map_staging import MapSpec, MapStorage

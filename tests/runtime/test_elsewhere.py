@@ -10,7 +10,7 @@ import tagloom as tg
 from tagloom.base.errors import GraphError, OpError
 from tagloom.base.settings import DEFAULTS
 from tagloom.kernels.elementary.functions import elementary_function
-from tagloom.ops.state.variables import slots_of
+from tagloom.ops.state.variables.operations import slots_of
 from tagloom.runtime.steps import execution
 from tagloom.streams import Event
 from tagloom.training import AdamOptimizer as Adam

@@ -13,7 +13,7 @@ import tagloom as tg
 from tagloom.kernels.scheduler.series import Series
 from tagloom.kernels.scheduler.state import live_counts
 from tagloom.ops.state.stacks import StackStorage
-from tagloom.ops.state.tensor_array_storage import ArrayStorage
+from tagloom.ops.state.tensor_array.storage import ArrayStorage
 
 from tests.support.settings import ON
 from tests.support.tiers import choose

@@ -15,7 +15,7 @@ from ...ir.apply import apply, convert_to_tensor, scoped_name
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ...ops.queues.accumulators import REDUCTIONS
+from ...ops.queues.accumulators.operations import REDUCTIONS
 from ...ops.support.indexed_slices import IndexedSlices
 
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ...base.errors import GraphError
 from ...ir.entry import public
 from ...ir.operation import Operation
-from ...ops.queues import source_operations as _operations  # noqa: F401  declares the operation type used below
+from ...ops.queues.bridges import source_operations as _operations  # noqa: F401  declares the operation type used below
 from .queue_base import QueueBase
 from .queue_components import HasComponents
 

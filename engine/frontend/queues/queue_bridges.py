@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from ...base.errors import GraphError, SessionClosed
+from ...ops.queues.bridges.outside_queue import OutsideQueue
+from ...ops.queues.bridges.pumps import Pump, move_in, move_out, pumps_of
 from ...ops.queues.elements import Element
 from ...ops.queues.operations import queue_spec, storage_of
-from ...ops.queues.outside_queue import OutsideQueue
-from ...ops.queues.pumps import Pump, move_in, move_out, pumps_of
 from ...ops.support.context import Resources
 from .queue_components import HasComponents
 

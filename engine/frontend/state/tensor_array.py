@@ -16,7 +16,7 @@ from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ...ir.unused import must_be_used
 from ...ops.control.placeholders import identity
-from ...ops.state import tensor_array as _operations  # noqa: F401  declares the operation types used below
+from ...ops.state.tensor_array import operations as _operations  # noqa: F401  declares the operation types used below
 
 
 class _Static:

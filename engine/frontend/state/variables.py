@@ -22,7 +22,7 @@ from ...ir.operation import Operation
 from ...ir.region import Region
 from ...ir.tensor import Tensor
 from ...ops.control.effects import group
-from ...ops.state.variables import variable_key
+from ...ops.state.variables.operations import variable_key
 from ..tracing.function_scope import get_or_make
 from .parts import Indexed
 

@@ -22,7 +22,7 @@ from ...kernels.core.continuation import Continuation
 from ...kernels.cuda.registry import Compiled, find_compiled
 from ...kernels.memory.swappable import SwappableArray
 from ...kernels.scheduler.series import Series
-from ...ops.state.variables import VariableSlot
+from ...ops.state.variables.operations import VariableSlot
 from ...streams.event import Event
 from .device_values import DeviceValues, stays_on_host
 

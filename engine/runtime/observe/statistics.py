@@ -106,7 +106,7 @@ class Statistics:
     @property
     def accumulators(self) -> Mapping[str, AccumulatorStatistics]:
         """Statistics of the conditional accumulators used by steps, by shared name."""
-        from ...ops.queues.accumulators import CONTAINER
+        from ...ops.queues.accumulators.operations import CONTAINER
 
         return self.figures.get(CONTAINER, {})
 

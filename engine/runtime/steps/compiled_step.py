@@ -23,7 +23,7 @@ from ...ir.traits import Effect
 from ...ir.unused import warn_of_unused
 from ...kernels.core.table import Kind
 from ...kernels.memory.pool import Pool
-from ...ops.state.variables import updates_variable, uses_variable
+from ...ops.state.variables.operations import updates_variable, uses_variable
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
 from ..memory.claims import StepPeaks, charge_all

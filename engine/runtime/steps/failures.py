@@ -11,7 +11,7 @@ from ...frontend.state.variables import older_initializer
 from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...kernels.scheduler.limited import NoRoom
-from ...ops.state.variables import variable_key
+from ...ops.state.variables.operations import variable_key
 from ..memory.limits import no_room
 
 

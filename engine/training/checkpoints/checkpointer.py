@@ -25,7 +25,7 @@ from ...base.version import VERSION
 from ...frontend.state.partitioned import PartitionedVariable
 from ...frontend.state.variables import Variable
 from ...ir.misuse import refuses_misuse
-from ...ops.state.variables import CONTAINER
+from ...ops.state.variables.operations import CONTAINER
 from ...runtime.observe.statistics import CHECKPOINTS
 from ...runtime.session import Session
 from . import directory as files

@@ -18,7 +18,7 @@ from ...base.checksums import crc32c
 from ...base.dtypes import as_dtype
 from ...base.errors import GraphError
 from ...base.safetensors import DamagedFile, StoredTensor, TensorFile, open_regular, parse_object
-from ...ops.state.variables import CONTAINER
+from ...ops.state.variables.operations import CONTAINER
 from .saved import Saved
 from .slices import Slice
 from .structures import Later, decode_structure, encode_structure

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom.base.safetensors import TensorFile, save_file
-from tagloom.ops.state.variables import VariableSlot
+from tagloom.ops.state.variables.operations import VariableSlot
 from tagloom.training import Checkpointer
 from tagloom.training.checkpoints import directory as files
 from tagloom.training.checkpoints.others import open_saved

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.core.continuation import Continuation
-from ...kernels.cpu.elements import Element
-from ...kernels.memory.swappable import SwappableArray
-from ..support import copies
-from ..support.context import KernelContext, LongCall
+from ....kernels.core.continuation import Continuation
+from ....kernels.cpu.elements import Element
+from ....kernels.memory.swappable import SwappableArray
+from ...support import copies
+from ...support.context import KernelContext, LongCall
 
 Array = np.ndarray[Any, Any]
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base.dtypes import DType
-from ...base.errors import OpError
-from ...base.shapes import Shape
-from ...kernels.memory.contexts import outside
-from ..support.copies import is_large
+from ....base.dtypes import DType
+from ....base.errors import OpError
+from ....base.shapes import Shape
+from ....kernels.memory.contexts import outside
+from ...support.copies import is_large
 
 
 class Reduction(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...base import dtypes
-from ..array.scattering import change_rows
-from ..support.segmented import combine_at
-from .variables import define_scatter
+from ....base import dtypes
+from ...array.scattering import change_rows
+from ...support.segmented import combine_at
+from .operations import define_scatter
 
 
 def _rows_changed(function: str) -> Any:

@@ -7,8 +7,8 @@ from tagloom.base.shapes import Shape
 from tagloom.frontend.state.tensor_array import TensorArray
 from tagloom.ir import scopes
 from tagloom.ir.apply import apply, constant
-from tagloom.ops.state import gradient_arrays
-from tagloom.ops.state.tensor_array_storage import ArrayStorage
+from tagloom.ops.state.tensor_array import gradient_arrays
+from tagloom.ops.state.tensor_array.storage import ArrayStorage
 
 from tests.ops.evaluation import declare_all, pull_back
 from tests.ops.instances import Instance, Walk

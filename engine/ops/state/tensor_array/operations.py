@@ -11,25 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from ...base import dtypes
-from ...base.dtypes import DType
-from ...base.errors import TensorArrayError
-from ...base.shapes import SCALAR, Shape
-from ...ir.apply import apply, constant
-from ...ir.definition import REQUIRED, NotDifferentiable, define
-from ...ir.operation import Operation
-from ...ir.rules.batching import TakesRow
-from ...ir.rules.edges import WarnsUnused
-from ...ir.rules.kernels import NoRetry
-from ...ir.rules.native import RunsAs
-from ...ir.rules.shapes import LoadsElement, StoresElement
-from ...ir.static_values import static_dimension, static_shape, static_value
-from ...ir.tensor import Tensor
-from ...ir.traits import Effect
-from ..support.common import infer_nothing, infer_scalar, shape_of
-from ..support.context import KernelContext, result_after
+from ....base import dtypes
+from ....base.dtypes import DType
+from ....base.errors import TensorArrayError
+from ....base.shapes import SCALAR, Shape
+from ....ir.apply import apply, constant
+from ....ir.definition import REQUIRED, NotDifferentiable, define
+from ....ir.operation import Operation
+from ....ir.rules.batching import TakesRow
+from ....ir.rules.edges import WarnsUnused
+from ....ir.rules.kernels import NoRetry
+from ....ir.rules.native import RunsAs
+from ....ir.rules.shapes import LoadsElement, StoresElement
+from ....ir.static_values import static_dimension, static_shape, static_value
+from ....ir.tensor import Tensor
+from ....ir.traits import Effect
+from ...support.common import infer_nothing, infer_scalar, shape_of
+from ...support.context import KernelContext, result_after
 from .gradient_arrays import gradient_array
-from .tensor_array_storage import ArrayStorage
+from .storage import ArrayStorage
 
 # Flows carry order alone: their number is never read.
 _FLOW = np.float32(0)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...base.turns import Turns
-from ...kernels.cpu.elements import Element
-from ..support import copies
-from ..support.context import KernelContext, LongCall, Wait, has_succeeded, until_ended
+from ....base.turns import Turns
+from ....kernels.cpu.elements import Element
+from ...support import copies
+from ...support.context import KernelContext, LongCall, Wait, has_succeeded, until_ended
 
 Array = np.ndarray[Any, Any]
 Addend = tuple[Element, Array]  # an element, and the array to add to its value

@@ -13,8 +13,8 @@ from tagloom.ir.apply import apply, constant
 from tagloom.ir.definition import definition_of
 from tagloom.ir.region import Region
 from tagloom.ops.math import arithmetic, elementwise  # noqa: F401
-from tagloom.ops.state.variable_values import fit_values
-from tagloom.ops.state.variables import VariableSlot, prepare_slots, slots_of
+from tagloom.ops.state.variables.operations import VariableSlot, prepare_slots, slots_of
+from tagloom.ops.state.variables.values import fit_values
 from tagloom.runtime.resources.manager import ResourceManager
 
 from tests.ops.instances import Instance, Walk, cotangents, make_step

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...base.array_like import UnreadArray, as_array
-from ...base.dtypes import DType, as_dtype
-from ...base.errors import DtypeError, GraphError, ShapeError
-from ...base.shapes import Shape
+from ....base.array_like import UnreadArray, as_array
+from ....base.dtypes import DType, as_dtype
+from ....base.errors import DtypeError, GraphError, ShapeError
+from ....base.shapes import Shape
 
 Array = np.ndarray[Any, Any]
 

@@ -9,28 +9,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base import dtypes
-from ...base.dtypes import DType
-from ...base.errors import GraphError, OpError
-from ...base.shapes import SCALAR, Shape
-from ...base.turns import Turns
-from ...ir.definition import REQUIRED, NotDifferentiable, define
-from ...ir.operation import Operation
-from ...ir.rules.placing import OutlivesStep
-from ...ir.traits import Effect
-from ...kernels.core.async_result import AsyncResult
-from ...kernels.memory.contexts import outside
-from ...kernels.queues.queue_base import Taken
-from ...kernels.queues.queue_lines import Attempt, Line
-from ..support.common import infer_nothing, infer_scalar
-from ..support.context import KernelContext, LongCall, has_succeeded, until_ended
-from ..support.copies import is_large
-from ..support.shared import SharedResource, get_shared
+from ....base import dtypes
+from ....base.dtypes import DType
+from ....base.errors import GraphError, OpError
+from ....base.shapes import SCALAR, Shape
+from ....base.turns import Turns
+from ....ir.definition import REQUIRED, NotDifferentiable, define
+from ....ir.operation import Operation
+from ....ir.rules.placing import OutlivesStep
+from ....ir.traits import Effect
+from ....kernels.core.async_result import AsyncResult
+from ....kernels.memory.contexts import outside
+from ....kernels.queues.queue_base import Taken
+from ....kernels.queues.queue_lines import Attempt, Line
+from ...support.common import infer_nothing, infer_scalar
+from ...support.context import KernelContext, LongCall, has_succeeded, until_ended
+from ...support.copies import is_large
+from ...support.shared import SharedResource, get_shared
+from ..saved import checked_state
+from ..taking import kernel_outputs
 from .figures import AccumulatorStatistics
 from .gradient_checks import check_gradient, check_rows
 from .gradient_sums import DenseSum, Reduction, SparseSum
-from .saved import checked_state
-from .taking import kernel_outputs
 
 CONTAINER = "accumulators"
 REDUCTIONS = ("MEAN", "SUM")

@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from ...base import dtypes
-from ...base.array_like import UnreadArray
-from ...base.errors import OpError, UninitializedVariableError
-from ...base.resources import Resource
-from ...base.shapes import SCALAR, Shape
-from ...base.turns import Turns
-from ...ir.definition import REQUIRED, NotDifferentiable, define, definition_of
-from ...ir.operation import Operation
-from ...ir.rules.gradients import TakesSlices
-from ...ir.rules.ordering import Ordered, ReturnsInput
-from ...ir.rules.placing import OutlivesStep
-from ...ir.tensor import Tensor
-from ...ir.traits import Effect
-from ...kernels.core.continuation import Continuation
-from ..support import copies
-from ..support.array_library import add_at
-from ..support.common import same_as
-from ..support.context import KernelContext, LongCall, Resources, has_succeeded, until_ended
+from ....base import dtypes
+from ....base.array_like import UnreadArray
+from ....base.errors import OpError, UninitializedVariableError
+from ....base.resources import Resource
+from ....base.shapes import SCALAR, Shape
+from ....base.turns import Turns
+from ....ir.definition import REQUIRED, NotDifferentiable, define, definition_of
+from ....ir.operation import Operation
+from ....ir.rules.gradients import TakesSlices
+from ....ir.rules.ordering import Ordered, ReturnsInput
+from ....ir.rules.placing import OutlivesStep
+from ....ir.tensor import Tensor
+from ....ir.traits import Effect
+from ....kernels.core.continuation import Continuation
+from ...support import copies
+from ...support.array_library import add_at
+from ...support.common import same_as
+from ...support.context import KernelContext, LongCall, Resources, has_succeeded, until_ended
 
 Array = np.ndarray[Any, Any]
 CONTAINER = "variables"  # container of variables in snapshots

@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ...base.dtypes import DType
-from ...base.errors import QueueClosed, SessionClosed
-from ...base.shapes import SCALAR, Shape
-from ...ir.definition import REQUIRED, NotDifferentiable, define
-from ...ir.rules.placing import OutlivesStep
-from ...ir.traits import Effect
-from ..support.context import KernelContext
-from ..support.shared import get_shared
-from .operations import AGREE, CONTAINER, queue_spec
+from ....base.dtypes import DType
+from ....base.errors import QueueClosed, SessionClosed
+from ....base.shapes import SCALAR, Shape
+from ....ir.definition import REQUIRED, NotDifferentiable, define
+from ....ir.rules.placing import OutlivesStep
+from ....ir.traits import Effect
+from ...support.context import KernelContext
+from ...support.shared import get_shared
+from ..operations import AGREE, CONTAINER, queue_spec
+from ..queue_spec import QueueSpec
+from ..storage import QueueStorage
 from .pumps import Pump, element_of, pumps_of, put_in
-from .queue_spec import QueueSpec
-from .storage import QueueStorage
 
 _logger = logging.getLogger("tagloom")
 

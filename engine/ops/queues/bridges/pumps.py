@@ -8,17 +8,17 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from ...base.array_like import as_fed_array
-from ...base.errors import DtypeError, OpError, QueueClosed, SessionClosed
-from ...base.resources import Resource
-from ...base.waiting import wait_shielded
-from ...kernels.core.async_result import AsyncResult
-from ...kernels.memory.contexts import outside
-from ...kernels.queues.queue_base import kept
-from ..support.context import Resources
-from .elements import Element, are_copied
+from ....base.array_like import as_fed_array
+from ....base.errors import DtypeError, OpError, QueueClosed, SessionClosed
+from ....base.resources import Resource
+from ....base.waiting import wait_shielded
+from ....kernels.core.async_result import AsyncResult
+from ....kernels.memory.contexts import outside
+from ....kernels.queues.queue_base import kept
+from ...support.context import Resources
+from ..elements import Element, are_copied
+from ..storage import QueueStorage
 from .outside_queue import SHUT_DOWN, OutsideQueue, QueueGone, put_back
-from .storage import QueueStorage
 
 _CONTAINER = "pumps"
 _logger = logging.getLogger("tagloom")

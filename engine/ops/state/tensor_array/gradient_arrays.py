@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ...base.errors import GraphError
-from ...ir.tensor import Tensor
+from ....base.errors import GraphError
+from ....ir.tensor import Tensor
 
 Make = Callable[[Tensor], Tensor]
 

@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...base.dtypes import DType, as_dtype
-from ...base.errors import TensorArrayError
-from ...base.resources import Resource
-from ...base.shapes import UNKNOWN, Shape
-from ...kernels.cpu.elements import Element, Elements
-from ...kernels.memory.swappable import SwappableArray
-from ..support.context import KernelContext, Wait
+from ....base.dtypes import DType, as_dtype
+from ....base.errors import TensorArrayError
+from ....base.resources import Resource
+from ....base.shapes import UNKNOWN, Shape
+from ....kernels.cpu.elements import Element, Elements
+from ....kernels.memory.swappable import SwappableArray
+from ...support.context import KernelContext, Wait
 from .element_blocks import Blocks
 from .element_sums import Addend, ElementSums
 from .joined_arrays import concatenated_with_lengths, join_values, not_read_if_refused, stack_values

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...base.errors import DtypeError, ShapeError
-from ...base.shapes import SCALAR, Shape
-from ...ir.operation import Operation
-from ...ir.static_values import static_shape
-from ...ir.tensor import Tensor
+from ....base.errors import DtypeError, ShapeError
+from ....base.shapes import SCALAR, Shape
+from ....ir.operation import Operation
+from ....ir.static_values import static_shape
+from ....ir.tensor import Tensor
 
 
 def check_gradient(op: Operation) -> Shape:
