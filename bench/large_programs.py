@@ -239,7 +239,7 @@ def staged(n: int) -> Program:
     import tagloom as tg
 
     feeds: dict[Any, np.ndarray] = {}
-    area = tg.StagingArea("float32")
+    area = tg.compat.tf1.StagingArea("float32")
     with tg.control_dependencies([area.put(fed(floats(n), feeds))]):
         seen = area.peek()[0]
     with tg.control_dependencies([seen]):
@@ -251,7 +251,7 @@ def staged_by_key(n: int) -> Program:
     import tagloom as tg
 
     feeds: dict[Any, np.ndarray] = {}
-    area = tg.MapStagingArea("float32")
+    area = tg.compat.tf1.MapStagingArea("float32")
     with tg.control_dependencies([area.put(1, fed(floats(n), feeds))]):
         seen = area.peek(1)[0]
     with tg.control_dependencies([seen]):
@@ -263,7 +263,7 @@ def through_barrier(n: int) -> Program:
     import tagloom as tg
 
     feeds: dict[Any, np.ndarray] = {}
-    barrier = tg.Barrier("float32")
+    barrier = tg.compat.tf1.Barrier("float32")
     keys = [str(i) for i in range(100)]
     with tg.control_dependencies([barrier.insert_many(0, keys, fed(floats(100, n // 100), feeds))]):
         return Program(barrier.take_many(100), feeds)
@@ -419,7 +419,7 @@ def by_reader(tg: Any, path: str) -> Any:
     """Return a file's content from a reader."""
     files = tg.FIFOQueue(1, "string", shapes=[[]])
     with tg.control_dependencies([files.enqueue(path)]):
-        return tg.WholeFileReader().read(files)[1]
+        return tg.compat.tf1.WholeFileReader().read(files)[1]
 
 
 def from_pipeline(n: int) -> Program:

@@ -23,7 +23,7 @@ NAMES = {
     5: "compiler",
     6: "sessions and steps",
     7: "libraries on top",
-    8: "public names",
+    8: "other interfaces, public names",
     10: "program and command",
 }
 COLORS = {

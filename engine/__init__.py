@@ -12,9 +12,10 @@ from importlib import import_module as _import_module
 
 from .base.version import VERSION as __version__  # noqa: F401, of this module
 
-_MODULES = ("data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training")
+_MODULES = ("compat", "data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training")
 
 if _typing.TYPE_CHECKING:
+    from . import compat as compat
     from . import data as data
     from . import losses as losses
     from . import metrics as metrics

@@ -62,12 +62,9 @@ from .frontend.functions.py_function import py_function
 from .frontend.least_squares import matrix_solve_ls
 from .frontend.queues.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
 from .frontend.queues.async_sources import from_async
-from .frontend.queues.barrier import Barrier
 from .frontend.queues.queue_base import QueueBase
 from .frontend.queues.queue_bridges import Bridge
 from .frontend.queues.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
-from .frontend.queues.readers import FixedLengthRecordReader, TextLineReader, TFRecordReader, WholeFileReader
-from .frontend.queues.staging import MapStagingArea, StagingArea
 from .frontend.state.partitioned import PartitionedVariable
 from .frontend.state.partitioners import (
     fixed_size_partitioner,
@@ -439,7 +436,7 @@ from .ops.nn.pooling import (
 from .ops.nn.stateless_dropout import stateless_dropout
 from .ops.queues import iterators as _iterators  # noqa: F401, for its operations, which only pipelines build
 from .ops.queues.accumulators.figures import AccumulatorStatistics
-from .ops.queues.figures import IteratorStatistics, KeyedStatistics, QueueStatistics
+from .ops.queues.figures import IteratorStatistics, QueueStatistics
 from .ops.random.candidates import (
     Candidates,
     fixed_unigram_candidate_sampler,
@@ -511,7 +508,6 @@ bool: DType = _bool
 __all__ = [
     "AccumulatorStatistics",
     "Assert",
-    "Barrier",
     "BranchMismatchError",
     "Bridge",
     "Candidates",
@@ -524,19 +520,16 @@ __all__ = [
     "DeviceMemoryError",
     "DtypeError",
     "FIFOQueue",
-    "FixedLengthRecordReader",
     "Function",
     "Graph",
     "GraphError",
     "HashTable",
     "IndexedSlices",
     "IteratorStatistics",
-    "KeyedStatistics",
     "Latency",
     "LookupTable",
     "LoopReport",
     "LoopVariableError",
-    "MapStagingArea",
     "MemoryBudget",
     "MutableHashTable",
     "OpError",
@@ -568,7 +561,6 @@ __all__ = [
     "SparseTensorValue",
     "SplitStrings",
     "StackError",
-    "StagingArea",
     "Statistics",
     "Step",
     "StepRecord",
@@ -578,19 +570,16 @@ __all__ = [
     "SwapPolicy",
     "SwapReport",
     "SyncSession",
-    "TFRecordReader",
     "TagloomError",
     "Tensor",
     "TensorArray",
     "TensorArrayError",
     "TensorHandle",
     "TensorSpec",
-    "TextLineReader",
     "Trace",
     "UninitializedVariableError",
     "Variable",
     "Watch",
-    "WholeFileReader",
     "__version__",
     "accumulate_n",
     "acos",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tagloom as tg
+from tagloom.compat import tf1
 from tagloom.training import AdamOptimizer
 
 DIGITS = 10
@@ -73,8 +74,8 @@ class Model:
             self.cell, self.decoder_cell = tg.nn.GRUCell(size.units), tg.nn.GRUCell(size.units)
             self.out = tg.Variable(tg.random_normal([size.units, SYMBOLS], stddev=0.1))
             memory, last = tg.nn.dynamic_rnn(self.cell, tg.gather(self.embedding, digits), lengths)
-            self.attention = tg.nn.LuongAttention(size.units, memory, lengths)
-            self.wrapper = tg.nn.AttentionWrapper(self.decoder_cell, self.attention, size.units)
+            self.attention = tf1.LuongAttention(size.units, memory, lengths)
+            self.wrapper = tf1.AttentionWrapper(self.decoder_cell, self.attention, size.units)
             self.loss = self.trained(before, after, lengths, last)
             self.train = AdamOptimizer(rate).minimize(self.loss)
             self.greedy = self.written(last)
@@ -91,9 +92,9 @@ class Model:
 
     def trained(self, before, after, lengths, last):
         """Return the mean loss of the symbols that are to be written."""
-        helper = tg.nn.TrainingHelper(tg.gather(self.embedding, before), lengths + 1)
-        decoder = tg.nn.BasicDecoder(self.wrapper, helper, self.begin(self.wrapper, last, self.size.batch), self.logits)
-        logits = tg.nn.dynamic_decode(decoder)[0].rnn_output
+        helper = tf1.TrainingHelper(tg.gather(self.embedding, before), lengths + 1)
+        decoder = tf1.BasicDecoder(self.wrapper, helper, self.begin(self.wrapper, last, self.size.batch), self.logits)
+        logits = tf1.dynamic_decode(decoder)[0].rnn_output
         wanted = after[:, : tg.shape(logits)[1]]
         losses = tg.sparse_softmax_cross_entropy_with_logits(labels=wanted, logits=logits)
         counts = tg.sequence_mask(lengths + 1, tg.shape(logits)[1], "float32")
@@ -101,22 +102,22 @@ class Model:
 
     def written(self, last):
         """Return what the decoder writes if it takes the likeliest symbol each time."""
-        helper = tg.nn.GreedyEmbeddingHelper(self.embedding, tg.fill([self.size.batch], START), END)
-        decoder = tg.nn.BasicDecoder(self.wrapper, helper, self.begin(self.wrapper, last, self.size.batch), self.logits)
-        return tg.nn.dynamic_decode(decoder, maximum_iterations=self.size.length + 1)[0].sample_id
+        helper = tf1.GreedyEmbeddingHelper(self.embedding, tg.fill([self.size.batch], START), END)
+        decoder = tf1.BasicDecoder(self.wrapper, helper, self.begin(self.wrapper, last, self.size.batch), self.logits)
+        return tf1.dynamic_decode(decoder, maximum_iterations=self.size.length + 1)[0].sample_id
 
     def searched_for(self, lengths, last):
         """Return the best sequences that a beam search finds."""
         width, rows = self.size.width, self.size.batch
-        tiled = tg.nn.tile_batch([self.attention.values, lengths, last], width)
-        attention = tg.nn.LuongAttention(self.size.units, tiled[0], tiled[1])
-        attention.keys = tg.nn.tile_batch(self.attention.keys, width)
-        cell = tg.nn.AttentionWrapper(self.decoder_cell, attention, self.size.units)
+        tiled = tf1.tile_batch([self.attention.values, lengths, last], width)
+        attention = tf1.LuongAttention(self.size.units, tiled[0], tiled[1])
+        attention.keys = tf1.tile_batch(self.attention.keys, width)
+        cell = tf1.AttentionWrapper(self.decoder_cell, attention, self.size.units)
         cell.layers = self.wrapper.layers
         start = tg.fill([rows], START)
         state = self.begin(cell, tiled[2], rows * width)
-        decoder = tg.nn.BeamSearchDecoder(cell, self.embedding, start, END, state, width, self.logits)
-        found = tg.nn.dynamic_decode(decoder, maximum_iterations=self.size.length + 1)[0]
+        decoder = tf1.BeamSearchDecoder(cell, self.embedding, start, END, state, width, self.logits)
+        found = tf1.dynamic_decode(decoder, maximum_iterations=self.size.length + 1)[0]
         return found.predicted_ids[:, :, 0]
 
 

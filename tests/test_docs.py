@@ -12,6 +12,7 @@ import httpx
 import pytest
 import tagloom as tg
 from tagloom import data, losses, metrics, monitoring, nest, nn, operations, streams, swap, testing, training
+from tagloom.compat import tf1
 from tagloom.compile import PIPELINE
 from tagloom.ir.definition import _REGISTRY, all_definitions
 
@@ -150,7 +151,9 @@ def test_examples_in_docstrings(name):
 
 def test_examples_of_the_public_names_are_among_them():
     public = [getattr(tg, name) for name in dir(tg)] + [
-        getattr(m, name) for m in (data, losses, metrics, monitoring, nest, nn, testing, training) for name in m.__all__
+        getattr(m, name)
+        for m in (data, losses, metrics, monitoring, nest, nn, testing, tf1, training)
+        for name in m.__all__
     ]
     assert {value.__module__ for value in public if callable(value)} <= MODULES
 
@@ -161,7 +164,7 @@ def test_each_public_name_is_on_one_page_of_the_api():
     public = {name for name in dir(tg) if not isinstance(getattr(tg, name), ModuleType)} - {"__version__"}
     public |= {
         f"{m.__name__.partition('.')[2]}.{name}"
-        for m in (data, losses, metrics, monitoring, nest, nn, testing, training, operations)
+        for m in (data, losses, metrics, monitoring, nest, nn, testing, tf1, training, operations)
         for name in m.__all__
     }
     assert sorted(named) == sorted(public)

@@ -14,7 +14,9 @@ import pytest
 import tagloom
 import tagloom.frontend
 import tagloom.ops
-from tagloom import data, losses, metrics, monitoring, nest, nn, streams, testing, training
+from tagloom import compat, data, losses, metrics, monitoring, nest, nn, streams, testing, training
+from tagloom.compat import tf1
+from tagloom.frontend.missing_names import moved_names
 from tagloom.ir.entry import PUBLIC as PUBLIC_NAMES
 
 from tests.support.cases import each
@@ -35,7 +37,7 @@ ERRORS = """
 ALIASES = {("floormod", "mod")}  # two names of one function, as in TensorFlow
 HOMONYMS = {"stack"}  # one name for two functions: see frontend/state/stacking.py
 
-MODULES = {"data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training"}
+MODULES = {"compat", "data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training"}
 PUBLIC = {name: getattr(tagloom, name) for name in dir(tagloom) if name not in MODULES}
 CALLABLE = {n: v for n, v in PUBLIC.items() if inspect.isfunction(v)}
 CLASSES = {n: v for n, v in PUBLIC.items() if inspect.isclass(v)}
@@ -59,7 +61,9 @@ def test_dir_is_what_the_list_of_public_names_imports():
     assert {name for name in dir(tagloom) if isinstance(getattr(tagloom, name), ModuleType)} == MODULES
 
 
-@pytest.mark.parametrize("module", [data, losses, metrics, monitoring, nest, nn, streams, testing, training])
+@pytest.mark.parametrize(
+    "module", [compat, data, losses, metrics, monitoring, nest, nn, streams, testing, tf1, training]
+)
 def test_dir_of_a_module_is_its_public_names(module):
     assert dir(module) == sorted(module.__all__)
     assert not any(isinstance(getattr(module, name), ModuleType) for name in dir(module))
@@ -154,7 +158,7 @@ def test_docstring_of_a_function_is_whole(name):
 SHOWN = {n: v for n, v in (CALLABLE | CLASSES).items() if not (inspect.isclass(v) and issubclass(v, Exception))}
 SHOWN |= {
     f"{m.__name__}.{n}": getattr(m, n)
-    for m in (data, losses, metrics, monitoring, nn, testing, training)
+    for m in (data, losses, metrics, monitoring, nn, testing, tf1, training)
     for n in m.__all__
 }
 
@@ -173,7 +177,7 @@ METHODS = {
         CLASSES
         | {
             n: getattr(m, n)
-            for m in (data, losses, metrics, monitoring, nn, testing, training)
+            for m in (data, losses, metrics, monitoring, nn, testing, tf1, training)
             for n in m.__all__
             if inspect.isclass(getattr(m, n))
         }
@@ -191,6 +195,22 @@ def test_docstring_of_a_method_names_its_arguments(name):
     if takes and text.count("\n\n"):  # one sentence may say it all
         assert "Parameters\n----------" in text or "see :meth:" in text
         assert "Returns\n-------" in text or METHODS[name].__annotations__["return"] == "None"
+
+
+OLD_NAMES = [(tagloom, name) for name in moved_names("")] + [(nn, name) for name in moved_names("nn")]
+
+
+def test_names_of_tensorflow_1_work_at_their_old_places_with_a_warning():
+    for module, name in OLD_NAMES:
+        new = f"tagloom.compat.tf1.{name}"
+        with pytest.warns(DeprecationWarning, match=f"{module.__name__}.{name} is {new} now") as told:
+            assert getattr(module, name) is getattr(tf1, name)
+        assert Path(told[0].filename) == Path(__file__)
+        assert name not in dir(module)
+
+
+def test_names_of_tensorflow_1_that_moved_are_those_of_their_new_place():
+    assert sorted(name for _, name in OLD_NAMES) == sorted(tf1.__all__)
 
 
 @pytest.mark.parametrize("name", ["Graph", "Variable", "TensorArray", "Session", "Shape", "Trace"])

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from typing import Any
 
 from ..base.errors import TagloomError
-from ..base.public_names import places
+from ..base.public_names import import_alone, places
 from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
 # Modules for users:
-_MODULES = ("data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training")
+_MODULES = ("compat", "data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training")
 _NEAR = 0.75  # of `get_close_matches`: below it names only share letters, as `jit` and `int32` do
 _FLAT = ("bitwise", "debugging", "image", "io", "linalg", "manip", "math", "random", "signal", "strings")
 
+
+# Names that moved, by their former module: programs that use them are warned, and get them from their new place.
+_TF1 = f"{_PACKAGE}.compat.tf1"
+_MOVED = {
+    "": """
+        Barrier FixedLengthRecordReader KeyedStatistics MapStagingArea StagingArea TFRecordReader TextLineReader
+        WholeFileReader
+    """,
+    "nn": """
+        AUTO_REUSE AttentionCellWrapper AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention
+        BasicDecoder BasicDecoderOutput BeamSearchDecoder BeamSearchDecoderOutput BeamSearchDecoderState Decoder
+        FinalBeamSearchDecoderOutput GreedyEmbeddingHelper Helper LuongAttention SampleEmbeddingHelper TrainingHelper
+        VariableScope dynamic_decode gather_tree get_regularization_losses get_variable get_variable_scope tile_batch
+        variable_scope
+    """,
+}
 
 _IN_MODULES = {
     ("data", "DataLoader"): "data.from_arrays(...).batch(n)",
@@ -38,23 +55,41 @@ _IN_MODULES = {
 
 
 def find_or_refuse(name: str) -> Any:
-    """Refuse an unknown name with its equivalent here, or with similar names; see `docs/renaming.md` for the alias."""
+    """Return a name that moved, with a warning; refuse others with their equivalent here, or with similar names."""
+    if name in moved_names(""):
+        return _load_moved("", name)
     if name == "TagflowError":
         return TagloomError  # programs written under the project's former name catch it
     hint = _suggest_name(name)
     raise AttributeError(f"{_PACKAGE} has no '{name}'" + (f"\n  try: {hint}" if hint else ""), name=name)
 
 
-def missing_in(module: str) -> Callable[[str], NoReturn]:
-    """Return the ``__getattr__`` of a public module, which suggests the nearest name, there or elsewhere."""
+def moved_names(module: str) -> list[str]:
+    """Return the names that moved from a public module, "" for the package itself, to `compat.tf1`."""
+    return _MOVED.get(module, "").split()
 
-    def refuse_name(name: str) -> NoReturn:
-        """Refuse an unknown name of the module with its equivalent, or with similar names."""
+
+def _load_moved(module: str, name: str) -> Any:
+    """Return a name from its new place, and warn the program that uses the old place."""
+    old = ".".join(filter(None, [_PACKAGE, module, name]))
+    # Passed over: this function and the `__getattr__` that calls it, and of the package one more.
+    text = f"{old} is {_TF1}.{name} now; the old name will be removed in a later version"
+    warnings.warn(text, DeprecationWarning, stacklevel=3 if module else 4)
+    return getattr(import_alone(_TF1), name)
+
+
+def missing_in(module: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a public module: names that moved, else an error with the nearest name."""
+
+    def find_or_refuse_name(name: str) -> Any:
+        """Return a name that moved, with a warning; refuse others with their equivalent, or with similar names."""
+        if name in moved_names(module):
+            return _load_moved(module, name)
         hint = _hint_in(module, name)
         text = f"{_PACKAGE}.{module} has no '{name}'"
         raise AttributeError(text + (f"\n  try: {hint}" if hint else ""), name=name)
 
-    return refuse_name
+    return find_or_refuse_name
 
 
 def _hint_in(module: str, name: str) -> str | None:
@@ -88,8 +123,6 @@ def _suggest_name(name: str) -> str | None:
         return None  # Python probes modules for names such as __path__
     if name == "train":
         return f"{_PACKAGE}.training, which has the optimizers"
-    if name == "compat":
-        return f"{_PACKAGE}.f for tf.compat.v1.f; see docs/porting.md"
     if name == "sparse":
         return f"{_PACKAGE}.sparse_f for tf.sparse.f, as all functions are in one place"
     if name in _FLAT:

@@ -276,12 +276,13 @@ def _import_declaration(type: str) -> None:
     modules = importlib.import_module(f"{_PACKAGE}.ops.type_modules")  # this layer knows the operations by name only
     module = modules.module_of(type)
     if module is not None:
-        import_alone(f"{_PACKAGE}.ops.{module}")
+        import_alone(f"{_PACKAGE}.{module}")
 
 
 def _declare_all() -> None:
     """Import all modules of the package with declarations of operations."""
     import_alone(f"{_PACKAGE}.public")
+    import_alone(f"{_PACKAGE}.compat.tf1")
 
 
 def runs_on(op: Operation) -> str:

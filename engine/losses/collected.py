@@ -100,13 +100,13 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
     -------
     list of Tensor
         Losses added by ``add_loss(x, "regularization_losses")``, then the regularization of variables by the layers,
-        computed from the values at the place of the call, as in `nn.get_regularization_losses`.
+        computed from the values at the place of the call, as in `compat.tf1.get_regularization_losses`.
 
     Examples
     --------
     >>> import tagloom as tg
     >>> with tg.Graph().as_default():
-    ...     w = tg.nn.get_variable("w", [2], regularizer=tg.l2_loss)
+    ...     w = tg.compat.tf1.get_variable("w", [2], regularizer=tg.l2_loss)
     ...     len(tg.losses.get_regularization_losses())
     1
     """

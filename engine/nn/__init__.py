@@ -1,30 +1,17 @@
-"""Neural networks: modules that own variables, layers, recurrent cells, decoders, initializers."""
+"""Neural networks: modules that own variables, layers, recurrent cells, initializers."""
 
 from typing import TYPE_CHECKING
 
 from ..frontend.missing_names import missing_in
 from .attention import MultiHeadAttention, TransformerEncoderLayer
-from .attention_cells import AttentionWrapper, AttentionWrapperState
-from .attention_mechanisms import AttentionMechanism, BahdanauAttention, LuongAttention
-from .attention_over_outputs import AttentionCellWrapper
 from .batch_norm import BatchNorm
-from .beam_search import (
-    BeamSearchDecoder,
-    BeamSearchDecoderOutput,
-    BeamSearchDecoderState,
-    FinalBeamSearchDecoderOutput,
-)
-from .beams import gather_tree, tile_batch
 from .cell_wrappers import DeviceWrapper, MultiRNNCell, ResidualWrapper
 from .cells import BasicRNNCell, GRUCell, LSTMStateTuple, RNNCell
 from .convolution import Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
-from .decoding import BasicDecoder, BasicDecoderOutput, Decoder, dynamic_decode
-from .decoding_helpers import GreedyEmbeddingHelper, Helper, SampleEmbeddingHelper, TrainingHelper
 from .dense import Dense, Embedding, Flatten
 from .depthwise import DepthwiseConv2D, SeparableConv1D, SeparableConv2D
 from .dropout import Dropout
 from .dropout_wrapper import DropoutWrapper
-from .get_variable import get_regularization_losses, get_variable
 from .highway_wrapper import HighwayWrapper
 from .initializers import (
     Initializer,
@@ -66,42 +53,28 @@ from .scaled_initializers import (
     variance_scaling_initializer,
 )
 from .stacked import stack_bidirectional_dynamic_rnn
-from .variable_scope import AUTO_REUSE, VariableScope, get_variable_scope, variable_scope
 
 if not TYPE_CHECKING:  # a type checker would accept any name of a module with `__getattr__`
     __getattr__ = missing_in("nn")
 
 __all__ = [
-    "AUTO_REUSE",
-    "AttentionCellWrapper",
-    "AttentionMechanism",
-    "AttentionWrapper",
-    "AttentionWrapperState",
     "AveragePooling1D",
     "AveragePooling2D",
     "AveragePooling3D",
-    "BahdanauAttention",
-    "BasicDecoder",
-    "BasicDecoderOutput",
     "BasicRNNCell",
     "BatchNorm",
-    "BeamSearchDecoder",
-    "BeamSearchDecoderOutput",
-    "BeamSearchDecoderState",
     "Conv1D",
     "Conv1DTranspose",
     "Conv2D",
     "Conv2DTranspose",
     "Conv3D",
     "Conv3DTranspose",
-    "Decoder",
     "Dense",
     "DepthwiseConv2D",
     "DeviceWrapper",
     "Dropout",
     "DropoutWrapper",
     "Embedding",
-    "FinalBeamSearchDecoderOutput",
     "Flatten",
     "GRU",
     "GRUCell",
@@ -111,9 +84,7 @@ __all__ = [
     "GlobalMaxPooling1D",
     "GlobalMaxPooling2D",
     "GlobalMaxPooling3D",
-    "GreedyEmbeddingHelper",
     "GroupNorm",
-    "Helper",
     "HighwayWrapper",
     "Initializer",
     "InstanceNorm",
@@ -122,7 +93,6 @@ __all__ = [
     "LSTMStateTuple",
     "LayerNorm",
     "LayerNormLSTMCell",
-    "LuongAttention",
     "MaxPooling1D",
     "MaxPooling2D",
     "MaxPooling3D",
@@ -132,22 +102,14 @@ __all__ = [
     "RMSNorm",
     "RNNCell",
     "ResidualWrapper",
-    "SampleEmbeddingHelper",
     "SeparableConv1D",
     "SeparableConv2D",
     "Sequential",
-    "TrainingHelper",
     "TransformerEncoderLayer",
-    "VariableScope",
     "bidirectional_dynamic_rnn",
     "constant_initializer",
     "delta_orthogonal_initializer",
-    "dynamic_decode",
     "dynamic_rnn",
-    "gather_tree",
-    "get_regularization_losses",
-    "get_variable",
-    "get_variable_scope",
     "glorot_normal_initializer",
     "glorot_uniform_initializer",
     "he_normal_initializer",
@@ -162,9 +124,7 @@ __all__ = [
     "raw_rnn",
     "stack_bidirectional_dynamic_rnn",
     "static_rnn",
-    "tile_batch",
     "truncated_normal_initializer",
-    "variable_scope",
     "variance_scaling_initializer",
     "zeros_initializer",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 from ..base.dtypes import as_dtype
 from ..base.shapes import Shape
 from .by_name import as_initializer
-from .get_variable import get_or_make_variable
+from .shared_variables import get_or_make_variable
 
 
 def layer_variable(

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 from ..ir import scopes
-from .variable_scope import VariableScope, get_variable_scope
+from .variable_store import VariableScope, get_variable_scope
 
 
 class Place:

@@ -48,6 +48,7 @@ LAYERS = {
     "tagloom.testing": 7,
     "tagloom.training": 7,
     "tagloom.operations": 7,
+    "tagloom.compat": 8,
     "tagloom.public": 8,
     "tagloom.distributed": 7,
     "tagloom.profiling": 7,

@@ -16,7 +16,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 NEEDED = {"google_crc32c", "numpy", "ml_dtypes"}  # outside of the standard library, to build a graph and run it
 MOST_MODULES = 100  # of these libraries; the number may only fall
-WINGS = ("data", "losses", "metrics", "monitoring", "nest", "nn", "training")
+WINGS = ("compat", "data", "losses", "metrics", "monitoring", "nest", "nn", "training")
 # Of tagloom; the numbers may only fall.
 MOST_IN_FIRST_GRAPH = 57
 MOST_IN_FIRST_SESSION = 300
@@ -96,6 +96,26 @@ def test_pipelines_load_lines_of_waits_without_the_numeric_kernels():
     names = ours(loaded_by("import tagloom; tagloom.data.from_arrays"))
     assert "kernels.queues.queue_lines" in names
     assert inside(["kernels.cpu", "kernels.cuda", "kernels.native", "kernels.queues.queue_kernels"], names) == set()
+
+
+def test_interfaces_of_tensorflow_1_are_loaded_when_asked_for():
+    names = ours(loaded_by("import tagloom.public, tagloom.nn, tagloom.data"))
+    assert inside(["compat"], names) == set()
+
+
+def test_a_saved_graph_finds_the_operations_of_tensorflow_1(tmp_path):
+    path = tmp_path / "graph"
+    loaded_by(
+        "import pickle, tagloom as tg\n"
+        "with tg.Graph().as_default() as g: area = tg.compat.tf1.StagingArea('int32')\n"
+        "with g.as_default(): ends = area.put(7), area.get()\n"
+        f"open({str(path)!r}, 'wb').write(pickle.dumps((g, *ends)))"
+    )
+    loaded_by(
+        "import pickle, tagloom as tg\n"
+        f"g, put, taken = pickle.load(open({str(path)!r}, 'rb'))\n"
+        "with tg.SyncSession(g) as s: s.run(put); assert s.run(taken) == [7]"
+    )
 
 
 def test_no_operation_is_built_by_the_modules_that_a_name_loads():

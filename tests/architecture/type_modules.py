@@ -24,22 +24,23 @@ def _modules() -> dict[str, str]:
 
 
 def module_of(type: str) -> str | None:
-    """Return the module below ``ops`` that declares an operation type; None if there is no such type."""
+    """Return the module of the package that declares an operation type; None if there is no such type."""
     return _modules().get(type)
 '''
 # In a process of its own, whose registry notes which module is being imported when a type is declared.
 NOTE = """
 import sys
 from tagloom.ir import definition
+ROOMS = "tagloom.ops.", "tagloom.compat."
 class Registry(dict):
     def __setitem__(self, type, declared):
         super().__setitem__(type, declared)
         frame = sys._getframe(1)
-        while not (frame.f_code.co_name == "<module>" and frame.f_globals["__name__"].startswith("tagloom.ops.")):
+        while not (frame.f_code.co_name == "<module>" and frame.f_globals["__name__"].startswith(ROOMS)):
             frame = frame.f_back
-        print(frame.f_globals["__name__"].removeprefix("tagloom.ops."), type)
+        print(frame.f_globals["__name__"].removeprefix("tagloom."), type)
 definition._REGISTRY = Registry()
-import tagloom.public
+import tagloom.compat.tf1, tagloom.public
 """
 
 

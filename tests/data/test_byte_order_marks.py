@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 import tagloom as tg
+from tagloom.compat import tf1
 
 from tests.data.running import rest_of, run, through_a_file
 
@@ -57,11 +58,11 @@ def test_readers_of_a_graph(tmp_path, content):
     with tg.Graph().as_default() as graph:
         files = tg.FIFOQueue(4, "string", shapes=[[]])
         put = files.enqueue_many([[str(path), str(path)]]), files.close()
-        _, line = tg.TextLineReader().read(files)
+        _, line = tf1.TextLineReader().read(files)
         text, data = tg.read_file(str(path), dtype="string"), tg.read_file(str(path))
         others = tg.FIFOQueue(4, "string", shapes=[[]])
         put_other = others.enqueue(str(path))
-        _, whole = tg.WholeFileReader("string").read(others)
+        _, whole = tf1.WholeFileReader("string").read(others)
     with tg.SyncSession(graph) as session:
         for each in (*put, put_other):
             session.run(each)

@@ -7,6 +7,7 @@ import zlib
 import pytest
 import tagloom as tg
 from tagloom.base.compressed_files import open_for_reading, open_for_writing
+from tagloom.compat import tf1
 
 from tests.data.running import collect, rest_of, run, through_a_file
 
@@ -45,9 +46,9 @@ WORDS = ["bogus", "gz", "bzip2", 1, b"gzip"]
         lambda path, word: tg.data.from_tfrecord(path, compression=word),
         lambda path, word: tg.data.from_text(path, compression=word),
         lambda path, word: tg.data.from_fixed_length_records(path, 4, compression=word),
-        lambda path, word: tg.TFRecordReader(compression=word),
-        lambda path, word: tg.TextLineReader(compression=word),
-        lambda path, word: tg.FixedLengthRecordReader(4, compression=word),
+        lambda path, word: tf1.TFRecordReader(compression=word),
+        lambda path, word: tf1.TextLineReader(compression=word),
+        lambda path, word: tf1.FixedLengthRecordReader(4, compression=word),
     ],
     ids=["TFRecordWriter", "tfrecord", "text", "fixed", "TFRecordReader", "TextLineReader", "FixedLengthRecordReader"],
 )

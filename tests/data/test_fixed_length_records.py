@@ -6,6 +6,7 @@ import zlib
 import pytest
 import tagloom as tg
 from tagloom.base.record_files import BLOCK_BYTES
+from tagloom.compat import tf1
 
 from tests.data.running import collect, rest_of, run, through_a_file
 
@@ -61,7 +62,7 @@ def test_a_reader(tmp_path):
     with tg.Graph().as_default() as graph:
         files = tg.FIFOQueue(4, "string", shapes=[[]])
         put = files.enqueue_many([[str(tmp_path / "a")] * 2]), files.close()
-        reader = tg.FixedLengthRecordReader(3, header_bytes=1, footer_bytes=2)
+        reader = tf1.FixedLengthRecordReader(3, header_bytes=1, footer_bytes=2)
         key, record = reader.read(files)
         assert str(record.shape) == "[3]"
         produced = reader.num_records_produced()
@@ -79,8 +80,8 @@ def test_a_reader(tmp_path):
 def test_readers_of_one_name_agree_in_their_layout():
     with tg.Graph().as_default() as graph:
         files = tg.FIFOQueue(4, "string", shapes=[[]])
-        _, one = tg.FixedLengthRecordReader(3, shared_name="r").read(files)
-        _, other = tg.FixedLengthRecordReader(4, shared_name="r").read(files)
+        _, one = tf1.FixedLengthRecordReader(3, shared_name="r").read(files)
+        _, other = tf1.FixedLengthRecordReader(4, shared_name="r").read(files)
         put = files.enqueue("nowhere")
     with tg.SyncSession(graph) as session:
         session.run(put)
@@ -96,4 +97,4 @@ def test_lengths_are_checked(arguments):
     with pytest.raises(tg.GraphError, match="out of range"):
         tg.data.from_fixed_length_records("a", *arguments)
     with tg.Graph().as_default(), pytest.raises(tg.GraphError, match="no number of bytes"):
-        tg.FixedLengthRecordReader(*arguments)
+        tf1.FixedLengthRecordReader(*arguments)

@@ -85,7 +85,7 @@ def of_a_list_queue():
 
 
 def of_an_area():
-    area = tg.StagingArea(Params("float32", "float32"), [[], []])
+    area = tg.compat.tf1.StagingArea(Params("float32", "float32"), [[], []])
     with tg.control_dependencies([area.put(Params(2.0, 3.0))]):
         return area.get()
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.compat import tf1
 
 REFUSED = {
     "concat of a number": (lambda: tg.concat(1, 0), "concat takes a list of tensors"),
@@ -27,7 +28,7 @@ def test_they_are_refused(name):
 def test_a_number_is_a_shape_of_one_dimension():
     assert tg.Shape(2) == tg.Shape(np.int64(2)) == tg.Shape([2])
     assert tg.placeholder("float32", 3).shape == [3]
-    for queue in (tg.FIFOQueue(3, "float32", shapes=2), tg.StagingArea("float32", shapes=2)):
+    for queue in (tg.FIFOQueue(3, "float32", shapes=2), tf1.StagingArea("float32", shapes=2)):
         assert queue.shapes == (tg.Shape([2]),)
 
 
@@ -66,8 +67,8 @@ ASKED = {
     "constant of lists of arrays": lambda: tg.constant([np.arange(2), np.arange(2)], "float32"),
     "convert_to_tensor": lambda: tg.convert_to_tensor(np.arange(3.0), "float32"),
     "Variable": lambda: tg.Variable(np.arange(3), dtype="float32").value(),
-    "get_variable": lambda: tg.nn.get_variable("w", initializer=np.arange(3), dtype="float32").value(),
-    "initializer": lambda: tg.nn.get_variable("v", [2], initializer=lambda s, d: np.ones(2), dtype="float32").value(),
+    "get_variable": lambda: tf1.get_variable("w", initializer=np.arange(3), dtype="float32").value(),
+    "initializer": lambda: tf1.get_variable("v", [2], initializer=lambda s, d: np.ones(2), dtype="float32").value(),
     "random_normal": lambda: tg.random_normal([2], np.array(0.0), np.array(1.0), "float32"),
 }
 
@@ -97,6 +98,6 @@ def test_batches_have_the_size_that_is_asked_for(run):
     assert queue.dequeue_many(4).shape == [4, 3]
     assert queue.dequeue_up_to(4).shape == [None, 3]
     assert queue.dequeue_many(tg.placeholder("int32", [])).shape == [None, 3]
-    barrier = tg.Barrier("float32", [[3]])
+    barrier = tf1.Barrier("float32", [[3]])
     assert [t.shape for t in barrier.take_many(4)[:2]] == [[4], [4]]
     assert barrier.take_many(4, allow_small_batch=True)[0].shape == [None]

@@ -8,7 +8,7 @@ import pytest
 import tagloom as tg
 from tagloom.ir.misuse import refuses_misuse
 
-MODULES = ("", "data", "losses", "metrics", "nn", "training")
+MODULES = ("", "compat.tf1", "data", "losses", "metrics", "nn", "training")
 MADE_ELSEWHERE = {  # by methods, which give them what they need; or with keywords alone
     "ConcreteFunction",
     "Operation",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom import losses
+from tagloom.compat import tf1
 from tagloom.losses import Reduction
 
 LABELS = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
@@ -232,13 +233,13 @@ def test_the_reductions_are_those_of_the_tests():
 @pytest.mark.parametrize("partitioner", [None, tg.fixed_size_partitioner(2)], ids=["whole", "in shards"])
 def test_regularizers_of_variables_are_part_of_the_total(partitioner):
     with tg.Graph().as_default() as graph:
-        with tg.nn.variable_scope("a", regularizer=lambda w: 0.5 * tg.l2_loss(w)):
-            w = tg.nn.get_variable("w", initializer=np.full((4, 2), 2.0, np.float32), partitioner=partitioner)
-            tg.nn.get_variable("v", initializer=[3.0], regularizer=lambda w: None)
-        tg.nn.get_variable("b", initializer=[5.0], regularizer=tg.l2_loss)
+        with tf1.variable_scope("a", regularizer=lambda w: 0.5 * tg.l2_loss(w)):
+            w = tf1.get_variable("w", initializer=np.full((4, 2), 2.0, np.float32), partitioner=partitioner)
+            tf1.get_variable("v", initializer=[3.0], regularizer=lambda w: None)
+        tf1.get_variable("b", initializer=[5.0], regularizer=tg.l2_loss)
         loss = losses.mean_squared_error([[1.0]], [[3.0]])
         totals = [losses.get_total_loss(), losses.get_total_loss(False), losses.get_total_loss(scope="a/")]
-        assert len(losses.get_regularization_losses()) == len(tg.nn.get_regularization_losses()) == 2
+        assert len(losses.get_regularization_losses()) == len(tf1.get_regularization_losses()) == 2
         gradient = tg.gradients(totals[0], [*tg.trainable_variables()])[0]
         init = tg.global_variables_initializer()
     with tg.SyncSession(graph) as session:

@@ -180,7 +180,7 @@ class TestOfVariables:
 
 def test_a_public_function_may_be_an_initializer(start):
     layer = tg.nn.Dense(2, kernel_initializer=tg.ones, input_size=3, dtype="float64")
-    w = tg.nn.get_variable("w", [2], "int32", tg.zeros)
+    w = tg.compat.tf1.get_variable("w", [2], "int32", tg.zeros)
     kernel, zeros = start([layer.kernel, w])
     assert (kernel.dtype, kernel.tolist()) == (np.float64, [[1, 1]] * 3)
     assert (zeros.dtype, zeros.tolist()) == (np.int32, [0, 0])

@@ -5,7 +5,8 @@ import copy
 import numpy as np
 import pytest
 import tagloom as tg
-from tagloom.nn import AUTO_REUSE, get_variable, variable_scope
+from tagloom.compat import tf1
+from tagloom.compat.tf1 import AUTO_REUSE, get_variable, variable_scope
 
 X, IMAGES, WORDS = np.ones((2, 3), "f"), np.ones((2, 8, 8, 3), "f"), np.array([[0, 2]])
 SEQUENCES, VOLUMES = np.ones((2, 5, 4), "f"), np.ones((1, 4, 4, 4, 2), "f")
@@ -21,7 +22,7 @@ def cell(make):
 
 def attention(mechanism):
     def run():
-        decoder = tg.nn.AttentionWrapper(tg.nn.GRUCell(4), mechanism(), attention_layer_size=3)
+        decoder = tf1.AttentionWrapper(tg.nn.GRUCell(4), mechanism(), attention_layer_size=3)
         return tg.nn.dynamic_rnn(decoder, SEQUENCES)[0]
 
     return run
@@ -52,7 +53,7 @@ LAYERS = {
     "MultiRNNCell": cell(lambda: tg.nn.MultiRNNCell([tg.nn.GRUCell(4), tg.nn.GRUCell(4), tg.nn.LSTMCell(4)])),
     "wrappers": cell(lambda: tg.nn.DropoutWrapper(tg.nn.DeviceWrapper(tg.nn.GRUCell(3), "/cpu:0"))),
     "HighwayWrapper": cell(lambda: tg.nn.HighwayWrapper(tg.nn.GRUCell(3), False)),
-    "AttentionCellWrapper": cell(lambda: tg.nn.AttentionCellWrapper(tg.nn.LSTMCell(4), 2, 3)),
+    "AttentionCellWrapper": cell(lambda: tf1.AttentionCellWrapper(tg.nn.LSTMCell(4), 2, 3)),
     "dynamic_rnn": lambda: tg.nn.dynamic_rnn(tg.nn.LSTMCell(4), SEQUENCES)[0],
     "static_rnn": lambda: tg.nn.static_rnn(tg.nn.LSTMCell(4), [X, X])[1][0],
     "bidirectional": lambda: tg.concat(
@@ -64,8 +65,8 @@ LAYERS = {
     "TransformerEncoderLayer": lambda: tg.nn.Sequential(
         tg.nn.TransformerEncoderLayer(2, 8, dropout=0.0), tg.nn.TransformerEncoderLayer(2, 8, dropout=0.0)
     )(SEQUENCES),
-    "LuongAttention": attention(lambda: tg.nn.LuongAttention(4, SEQUENCES, scale=True)),
-    "BahdanauAttention": attention(lambda: tg.nn.BahdanauAttention(4, SEQUENCES, normalize=True)),
+    "LuongAttention": attention(lambda: tf1.LuongAttention(4, SEQUENCES, scale=True)),
+    "BahdanauAttention": attention(lambda: tf1.BahdanauAttention(4, SEQUENCES, normalize=True)),
     "two of a name": lambda: tg.nn.Dense(3)(tg.nn.Dense(3)(X)),
     "Sequential": lambda: tg.nn.Sequential(tg.nn.Dense(3), tg.nn.Dense(3))(X),
 }
@@ -124,7 +125,7 @@ def test_layers_outside_of_scopes_are_their_own(name):
     count = len(tg.global_variables())
     LAYERS[name]()
     assert len(tg.global_variables()) == 2 * count
-    tg.nn.get_variable_scope().reuse_variables()
+    tf1.get_variable_scope().reuse_variables()
     with pytest.raises(tg.GraphError, match="to be reused"):
         LAYERS[name]()
     assert first is not None
@@ -151,7 +152,7 @@ def test_names_that_the_user_gives():
             fc(X)
     fc(X)
     fc(X)  # outside of scopes each is its own
-    tg.nn.get_variable_scope().reuse_variables()
+    tf1.get_variable_scope().reuse_variables()
     fc(X)
     assert len(tg.global_variables()) == 8
 
@@ -237,7 +238,7 @@ def test_what_the_scope_says_of_variables():
         zeros = tg.nn.Dense(2, kernel_initializer="zeros")
         z = zeros(X)
     assert seen[:2] == ["model/dense/kernel", "model/dense/bias"]
-    losses = tg.nn.get_regularization_losses("model")
+    losses = tf1.get_regularization_losses("model")
     assert len(losses) == 6  # not of moving averages
     init = tg.global_variables_initializer()
     with tg.SyncSession(tg.get_default_graph(), timeout=30) as session:
@@ -285,17 +286,17 @@ def test_loops_and_branches():
 
 
 def decode(attention, cell, memory):
-    return tg.nn.dynamic_rnn(tg.nn.AttentionWrapper(cell, attention, 3), SEQUENCES)[0]
+    return tg.nn.dynamic_rnn(tf1.AttentionWrapper(cell, attention, 3), SEQUENCES)[0]
 
 
 @pytest.mark.parametrize("kind", ["LuongAttention", "BahdanauAttention"])
 def test_attention_over_another_memory(kind):
     memory = tg.random_normal([2, 5, 4], seed=1)
-    trained = getattr(tg.nn, kind)(4, memory, [5, 3], name="attend")
-    wrapper = tg.nn.AttentionWrapper(tg.nn.GRUCell(4), trained, attention_layer_size=3)
+    trained = getattr(tf1, kind)(4, memory, [5, 3], name="attend")
+    wrapper = tf1.AttentionWrapper(tg.nn.GRUCell(4), trained, attention_layer_size=3)
     tg.nn.dynamic_rnn(wrapper, SEQUENCES)
     made = tg.global_variables()
-    tiled = wrapper.with_memory(tg.nn.tile_batch(memory, 2), tg.nn.tile_batch(tg.constant([5, 3]), 2))
+    tiled = wrapper.with_memory(tf1.tile_batch(memory, 2), tf1.tile_batch(tg.constant([5, 3]), 2))
     y = tg.nn.dynamic_rnn(wrapper, SEQUENCES)[0]
     z = tg.nn.dynamic_rnn(tiled, np.repeat(SEQUENCES, 2, 0))[0]
     assert tg.global_variables() == made
@@ -309,8 +310,8 @@ def test_attention_over_another_memory(kind):
 
 
 def test_attention_over_another_memory_is_checked():
-    one = tg.nn.LuongAttention(4, SEQUENCES)
-    two = tg.nn.AttentionWrapper(tg.nn.GRUCell(4), [one, tg.nn.LuongAttention(4, SEQUENCES)])
+    one = tf1.LuongAttention(4, SEQUENCES)
+    two = tf1.AttentionWrapper(tg.nn.GRUCell(4), [one, tf1.LuongAttention(4, SEQUENCES)])
     with pytest.raises(tg.GraphError, match="a memory for each"):
         two.with_memory(SEQUENCES)
     assert len(two.with_memory([SEQUENCES, SEQUENCES]).mechanisms) == 2
@@ -338,5 +339,5 @@ def test_a_state_that_is_not_tiled_names_tile_batch():
     cell = tg.nn.GRUCell(4)
     embedding = tg.ones([5, 4])
     with pytest.raises(tg.ShapeError, match="tile_batch"):
-        tg.nn.BeamSearchDecoder(cell, embedding, [1, 1], 2, cell.zero_state(2), 3)
-    tg.nn.BeamSearchDecoder(cell, embedding, [1, 1], 2, tg.nn.tile_batch(cell.zero_state(2), 3), 3)
+        tf1.BeamSearchDecoder(cell, embedding, [1, 1], 2, cell.zero_state(2), 3)
+    tf1.BeamSearchDecoder(cell, embedding, [1, 1], 2, tf1.tile_batch(cell.zero_state(2), 3), 3)

@@ -59,7 +59,7 @@ def data():
     def read(paths, size, header, footer):
         files = tg.FIFOQueue(9, "string", shapes=[[]])
         put, end = files.enqueue_many([paths]), files.close()
-        _, record = tg.FixedLengthRecordReader(size, header, footer).read(files)
+        _, record = tg.compat.tf1.FixedLengthRecordReader(size, header, footer).read(files)
         return [found.tobytes() for found in elements(record, put, end)]
 
     return SimpleNamespace(shard=shard, records=records, read=read)

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import tagloom as tg
+from tagloom.compat import tf1
 
 from tests.peers.other_side import answers, needs
 from tests.peers.scopes import program, run
@@ -18,7 +19,7 @@ def test_names_are_tensorflows():
     told = []
     for statements, theirs in zip(programs, answers("scopes_side", programs), strict=True):
         with tg.Graph().as_default():
-            ours = run(tg, tg.nn, statements)
+            ours = run(tg, tf1, statements)
         assert ours == theirs, statements
         told += ours
     assert {"refused: exists", "refused: missing", "refused: other", "no scope"} <= {

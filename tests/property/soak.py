@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import tagloom as tg
+from tagloom.compat import tf1
 from tagloom.kernels.scheduler.state import live_counts
 from tagloom.training import Checkpointer, GradientDescentOptimizer
 
@@ -59,7 +60,7 @@ def sums_of_rows(x, step):
 
 def through_a_barrier(x, step):
     """The same with a barrier, whose elements get their components one after the other."""
-    barrier = tg.Barrier(["int64", "int64"], shapes=[[], []])
+    barrier = tf1.Barrier(["int64", "int64"], shapes=[[], []])
     key = tg.reshape(tg.as_string(step), [1])
     first = barrier.insert_many(0, key, tg.reshape(x, [1]))
     with tg.control_dependencies([first]):
@@ -69,19 +70,19 @@ def through_a_barrier(x, step):
 
 def staged(x, step):
     """The same with a staging area."""
-    area = tg.StagingArea("int64", shapes=[[]], capacity=PLACES)
+    area = tf1.StagingArea("int64", shapes=[[]], capacity=PLACES)
     return area.put([x]), (x, step), area.get(), lambda found: int(found[0])
 
 
 def staged_by_key(x, step):
     """The same with a map staging area."""
-    area = tg.MapStagingArea("int64", shapes=[[]], capacity=PLACES)
+    area = tf1.MapStagingArea("int64", shapes=[[]], capacity=PLACES)
     return area.put(step, [x]), (x, step), area.get()[1], lambda found: int(found[0])
 
 
 def staged_in_order(x, step):
     """The same with a map staging area that gives the smallest key first."""
-    area = tg.MapStagingArea("int64", shapes=[[]], capacity=PLACES, ordered=True)
+    area = tf1.MapStagingArea("int64", shapes=[[]], capacity=PLACES, ordered=True)
     return area.put(step, [x]), (x, step), area.get()[1], lambda found: int(found[0])
 
 

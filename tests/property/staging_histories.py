@@ -3,13 +3,13 @@
 import numpy as np
 from tagloom.base import dtypes
 from tagloom.base.shapes import SCALAR, Shape
+from tagloom.compat.tf1.barriers.storage import FIRST, BarrierSpec, BarrierStorage
+from tagloom.compat.tf1.staging.map_storage import MapSpec, MapStorage
+from tagloom.compat.tf1.staging.storage import StagingStorage
 from tagloom.kernels.queues.queue_base import Taken
 from tagloom.ops.queues.accumulators.operations import AccumulatorSpec, AccumulatorStorage
-from tagloom.ops.queues.barrier import FIRST, BarrierSpec, BarrierStorage
 from tagloom.ops.queues.elements import ElementSpec
-from tagloom.ops.queues.map_staging import MapSpec, MapStorage
 from tagloom.ops.queues.queue_spec import QueueSpec
-from tagloom.ops.queues.staging import StagingStorage
 
 from tests.property.waiting import Waits
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.compat import tf1
 
 EXECUTORS = pytest.mark.parametrize("executor", ["machine", "reference"])
 TURNS = 12  # turns of the loop after the put in each of which a take is cancelled
@@ -44,17 +45,17 @@ def row_case(reduction):
 
 
 def stage_case():
-    area = tg.StagingArea("int32", shapes=[[]])
+    area = tf1.StagingArea("int32", shapes=[[]])
     return Case(area.put([5]), area.get(), area.size())
 
 
 def map_case(ordered, key=None, indices=None):
-    area = tg.MapStagingArea(["int32", "int32"], shapes=[[], []], ordered=ordered)
+    area = tf1.MapStagingArea(["int32", "int32"], shapes=[[], []], ordered=ordered)
     return Case(area.put(3, [5, 6]), list(area.get(key, indices)[1]), area.size())
 
 
 def barrier_case(small):
-    barrier = tg.Barrier("int32", shapes=[[]])
+    barrier = tf1.Barrier("int32", shapes=[[]])
     take = barrier.take_many(1, allow_small_batch=small)
     return Case(barrier.insert_many(0, ["a"], [5]), list(take), barrier.ready_size())
 
@@ -373,7 +374,7 @@ def test_gradients_go_back_while_a_thread_adds_another():
 @pytest.mark.rule(129)
 def test_an_element_given_back_stands_before_a_later_one_of_its_key(executor, ordered):
     with tg.Graph().as_default() as graph:
-        area = tg.MapStagingArea(["int32", "int32"], shapes=[[], []], ordered=ordered)
+        area = tf1.MapStagingArea(["int32", "int32"], shapes=[[], []], ordered=ordered)
         key, x = tg.placeholder("int64", []), tg.placeholder("int32", [])
         put, put_part, rest_of_it = area.put(key, [x, x]), area.put(key, [x], [0]), area.put(key, [x], [1])
         by_key, first = area.get(key), area.get(key, [0])
@@ -411,7 +412,7 @@ def test_an_element_given_back_stands_before_a_later_one_of_its_key(executor, or
 @pytest.mark.rule(129)
 def test_components_taken_by_two_steps_go_back_to_one_element():
     with tg.Graph().as_default() as graph:
-        area = tg.MapStagingArea(["int32", "int32"], shapes=[[], []])
+        area = tf1.MapStagingArea(["int32", "int32"], shapes=[[], []])
         put, (_, left), (_, right) = area.put(1, [7, 8]), area.get(1, [0]), area.get(1, [1])
         whole, size = area.get(1)[1], area.size()
         never = tg.FIFOQueue(1, "int32", shapes=[[]]).dequeue()
@@ -436,7 +437,7 @@ def test_components_taken_by_two_steps_go_back_to_one_element():
 @pytest.mark.rule(129)
 def test_an_element_of_which_a_part_was_taken_is_saved_and_restored():
     with tg.Graph().as_default() as graph:
-        area = tg.MapStagingArea(["int32", "int32"], shapes=[[], []])
+        area = tf1.MapStagingArea(["int32", "int32"], shapes=[[], []])
         key = tg.placeholder("int64", [])
         put, part, left, next_key = area.put(key, [7, 8]), area.get(1, [0]), area.get(1, [1]), area.get(2)[0]
 
@@ -460,7 +461,7 @@ def test_a_record_that_was_read_for_nobody_is_read_again(executor, tmp_path):
     (tmp_path / "lines").write_text("".join(f"{n}\n" for n in range(2 * TURNS)))
     with tg.Graph().as_default() as graph:
         names = tg.FIFOQueue(9, "string", shapes=[[]])
-        reader = tg.TextLineReader()
+        reader = tf1.TextLineReader()
         fill, (record, value) = names.enqueue(str(tmp_path / "lines")), reader.read(names)
         produced, closed = reader.num_records_produced(), names.close()
         never = tg.FIFOQueue(1, "int32", shapes=[[]]).dequeue()
@@ -504,7 +505,7 @@ def test_who_waits_for_a_file_gets_a_record_that_is_given_back(tmp_path):
     (tmp_path / "lines").write_text("one\n")
     with tg.Graph().as_default() as graph:
         names = tg.FIFOQueue(9, "string", shapes=[[]])
-        fill, (_, value) = names.enqueue(str(tmp_path / "lines")), tg.TextLineReader().read(names)
+        fill, (_, value) = names.enqueue(str(tmp_path / "lines")), tf1.TextLineReader().read(names)
         never, size = tg.FIFOQueue(1, "int32", shapes=[[]]).dequeue(), names.size()
 
     async def main():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom.base.settings import DEFAULTS
+from tagloom.compat import tf1
 
 KINDS = {
     "ring": lambda: tg.FIFOQueue(8, "int32", shapes=[[]], shared_name="q"),
@@ -153,12 +154,12 @@ async def test_accumulators_are_counted(executor):
 
 async def test_staging_areas_and_barriers_are_counted():
     with tg.Graph().as_default() as graph:
-        area = tg.StagingArea("int32", shapes=[[]], shared_name="s", capacity=3)
+        area = tf1.StagingArea("int32", shapes=[[]], shared_name="s", capacity=3)
         stage, unstage = area.put([1]), area.get()
-        by_key = tg.MapStagingArea(["int32", "int32"], shapes=[[], []], shared_name="m", capacity=4)
+        by_key = tf1.MapStagingArea(["int32", "int32"], shapes=[[], []], shared_name="m", capacity=4)
         whole, part = by_key.put(1, [1, 2]), by_key.put(2, [1], indices=[0])
         waits = by_key.get(3)
-        barrier = tg.Barrier(["int32", "int32"], shapes=[[], []], shared_name="b")
+        barrier = tf1.Barrier(["int32", "int32"], shapes=[[], []], shared_name="b")
         first, second = barrier.insert_many(0, ["a", "b"], [1, 2]), barrier.insert_many(1, ["b"], [3])
         more, close = barrier.take_many(2), barrier.close()
     async with tg.Session(graph) as session:

@@ -215,7 +215,7 @@ def test_a_step_that_is_cancelled_as_it_is_woken_moves_nothing(kind):
     async def main():
         with tg.Graph().as_default() as graph:
             queue, sums = tg.FIFOQueue(1, "int32", shapes=[[]]), tg.ConditionalAccumulator("int32", shape=[])
-            by_key = tg.MapStagingArea("int32", shapes=[[]])
+            by_key = tg.compat.tf1.MapStagingArea("int32", shapes=[[]])
             put, size = queue.enqueue(7), queue.size()
             programs = {
                 "put": ([put], put, queue.dequeue(), size, 0),

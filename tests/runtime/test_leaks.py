@@ -230,7 +230,7 @@ async def test_no_frame_keeps_an_argument_while_a_function_runs(has_variable):
 
     @tg.function(input_signature=[tg.TensorSpec([2], "float32")])
     def f(x):
-        scale = tg.nn.get_variable("scale", initializer=1.0) if has_variable else 1.0
+        scale = tg.compat.tf1.get_variable("scale", initializer=1.0) if has_variable else 1.0
         return tg.py_function(look, [tg.reduce_sum(x) * scale], "float32", output_shapes=[])
 
     for _ in range(2):  # the first call traces

@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.compat import tf1
 
 EXECUTORS = pytest.mark.parametrize("executor", ["machine", "reference"])
 
@@ -16,7 +17,7 @@ async def rest():
 
 def barrier_program():
     with tg.Graph().as_default() as graph:
-        barrier = tg.Barrier(["int32", "int32"], shapes=[[], []])
+        barrier = tf1.Barrier(["int32", "int32"], shapes=[[], []])
         keys, count = tg.placeholder("string", [None]), tg.placeholder("int32", [])
         numbers = tg.cast(tg.fill(tg.shape(keys), 1), "int32")
         first, second = barrier.insert_many(0, keys, numbers), barrier.insert_many(1, keys, numbers)
@@ -106,7 +107,7 @@ def test_who_can_still_be_served_by_a_closed_barrier_waits(executor):
 @EXECUTORS
 def test_components_that_are_too_large_together(executor):
     with tg.Graph().as_default() as graph:
-        area = tg.MapStagingArea(["int64", "int64"], shapes=[[], []], memory_limit=12)
+        area = tf1.MapStagingArea(["int64", "int64"], shapes=[[], []], memory_limit=12)
         first, second, other = area.put(1, [1], [0]), area.put(1, [2], [1]), area.put(2, [2], [1])
         clear = area.clear()
 
@@ -157,7 +158,7 @@ def test_queues_that_are_closed_with_too_few_elements(executor, many):
 def test_an_element_that_no_queue_can_hold():
     with tg.Graph().as_default() as graph:
         queue = tg.FIFOQueue(9, "int64", shapes=[[3]], capacity_bytes=16)
-        area = tg.StagingArea("int64", shapes=[[3]], memory_limit=16)
+        area = tf1.StagingArea("int64", shapes=[[3]], memory_limit=16)
         puts = [queue.enqueue(np.arange(3)), queue.enqueue_many(np.ones((2, 3), np.int64)), area.put([np.arange(3)])]
 
     async def main():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -26,10 +27,10 @@ from ..support.shared import get_shared
 from .elements import ElementSpec, are_copied
 from .orders import MANY
 from .queue_spec import QueueSpec
-from .staging import StagingStorage
 from .storage import QueueStorage
 from .taking import kernel_outputs
 
+_PACKAGE = __name__.partition(".")[0]
 CONTAINER = "queues"
 AGREE = "kind, capacity, dtypes and shapes"
 
@@ -40,7 +41,9 @@ _WAITS = Effect.READS | Effect.WRITES | Effect.WAITS
 def storage_of(resources: Resources, shared_name: str, spec: QueueSpec, who: str) -> QueueStorage:
     """Return a session's queue or staging area, made on first use; OpError if the specifications differ."""
     if spec.stages:
-        return get_shared(resources, "staging areas", shared_name, spec, StagingStorage, AGREE, who)
+        # A saved graph may have a staging area though nobody has asked for `compat.tf1` yet, which is a higher layer.
+        staging = importlib.import_module(f"{_PACKAGE}.compat.tf1.staging.storage")
+        return get_shared(resources, "staging areas", shared_name, spec, staging.StagingStorage, AGREE, who)
     return get_shared(resources, CONTAINER, shared_name, spec, QueueStorage, AGREE, who)
 
 

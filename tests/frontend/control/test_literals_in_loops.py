@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom import LoopVariableError
+from tagloom.compat import tf1
 
 DTYPES = ["float64", "float16", "bfloat16", "float32"]
 COUNT = 3
@@ -154,7 +155,7 @@ def test_what_is_built_twice_leaves_nothing_behind(graph):
 
     def body(v):
         with tg.name_scope("inner"):
-            w = tg.nn.get_variable("w", [], "float64", initializer=tg.nn.ones_initializer("float64"))
+            w = tf1.get_variable("w", [], "float64", initializer=tg.nn.ones_initializer("float64"))
             u = tg.Variable(2.0, dtype="float64", name="u")
         return v + x * w * u + tg.random_uniform([], dtype="float64") * 0
 
@@ -184,7 +185,7 @@ def test_gradients_go_through():
 def test_functions():
     @tg.function
     def halves(x):
-        w = tg.nn.get_variable("w", [], "float64", initializer=tg.nn.ones_initializer("float64"))
+        w = tf1.get_variable("w", [], "float64", initializer=tg.nn.ones_initializer("float64"))
         return loop(lambda v: v * 0.5 + x * w, 0)
 
     assert halves.sync(np.float64(1)) == 1.75

@@ -2,11 +2,12 @@
 
 import pytest
 import tagloom as tg
+from tagloom.compat import tf1
 
 MAKERS = {
     "FIFOQueue": lambda dtypes, names: tg.FIFOQueue(3, dtypes, names=names),
-    "StagingArea": lambda dtypes, names: tg.StagingArea(dtypes, names=names),
-    "MapStagingArea": lambda dtypes, names: tg.MapStagingArea(dtypes, names=names),
+    "StagingArea": lambda dtypes, names: tf1.StagingArea(dtypes, names=names),
+    "MapStagingArea": lambda dtypes, names: tf1.MapStagingArea(dtypes, names=names),
 }
 
 
@@ -28,9 +29,9 @@ def test_a_name_may_be_given_without_a_list_around_it(make):
 
 OF_OTHER_SHAPES = {
     "enqueue": lambda x: tg.FIFOQueue(3, "float32", shapes=[[3]]).enqueue(x),
-    "put": lambda x: tg.StagingArea("float32", [[3]]).put(x),
-    "put of a map": lambda x: tg.MapStagingArea("float32", [[3]]).put(1, x),
-    "insert_many": lambda x: tg.Barrier("float32", [[3]]).insert_many(0, ["a"], x[None]),
+    "put": lambda x: tf1.StagingArea("float32", [[3]]).put(x),
+    "put of a map": lambda x: tf1.MapStagingArea("float32", [[3]]).put(1, x),
+    "insert_many": lambda x: tf1.Barrier("float32", [[3]]).insert_many(0, ["a"], x[None]),
 }
 
 

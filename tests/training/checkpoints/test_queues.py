@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom import data
+from tagloom.compat import tf1
 from tagloom.training import Checkpointer
 
 
@@ -14,8 +15,8 @@ def test_elements_of_all_kinds_are_saved_and_restored(tmp_path):
     async def main():
         with tg.Graph().as_default() as graph:
             queue = tg.PriorityQueue(9, "string", shapes=[[]])
-            area, by_key = tg.StagingArea("float32", [[2]]), tg.MapStagingArea(["int32", "bool"], [[], []])
-            barrier = tg.Barrier(["int32", "float32"], shapes=[[], []])
+            area, by_key = tf1.StagingArea("float32", [[2]]), tf1.MapStagingArea(["int32", "bool"], [[], []])
+            barrier = tf1.Barrier(["int32", "float32"], shapes=[[], []])
             sums = tg.SparseConditionalAccumulator("float32")
             fill = [
                 queue.enqueue_many([[2, 1], ["b", "a"]]),
@@ -79,12 +80,12 @@ async def test_a_state_that_does_not_fit_is_seen_before_anything_changes(tmp_pat
     (tmp_path / "lines").write_text("one\ntwo\nthree\n")
     with tg.Graph().as_default() as graph:
         w = tg.Variable([1.0], name="w")
-        names, reader = tg.FIFOQueue(2, "string", shapes=[[]]), tg.TextLineReader(shared_name="readers 1")
+        names, reader = tg.FIFOQueue(2, "string", shapes=[[]]), tf1.TextLineReader(shared_name="readers 1")
         queue = tg.FIFOQueue(9, "int32", shapes=[[]], shared_name="queues 1")
         sums = tg.ConditionalAccumulator("float32", [2], shared_name="accumulators 1")
-        area = tg.StagingArea("int32", [[]], shared_name="staging areas 1")
-        by_key = tg.MapStagingArea(["int32", "bool"], [[], []], shared_name="map staging areas 1")
-        barrier = tg.Barrier("int32", shapes=[[]], shared_name="barriers 1")
+        area = tf1.StagingArea("int32", [[]], shared_name="staging areas 1")
+        by_key = tf1.MapStagingArea(["int32", "bool"], [[], []], shared_name="map staging areas 1")
+        barrier = tf1.Barrier("int32", shapes=[[]], shared_name="barriers 1")
         element = data.from_arrays(np.arange(5)).batch(2).next("iterators 1")
         fill = [names.enqueue(str(tmp_path / "lines")), queue.enqueue(1), sums.apply_grad([1.0, 2.0])]
         fill += [area.put([3]), by_key.put(5, [7, True]), barrier.insert_many(0, ["x"], [1])]
