@@ -5,7 +5,7 @@ INSTALL := $(VENV)/bin/pip install --no-build-isolation
 BENCH ?= counter_loop --quick
 TEXTS ?= 100000
 
-.PHONY: install kernels test thorough debug asan lint format types rules docs operations layers bench gpu golden demo clean
+.PHONY: install kernels test thorough debug asan lint format types rules docs names operations layers bench gpu golden demo clean
 
 install: $(PYTHON)  ## editable install with everything the tests need; compiles what changed
 	$(INSTALL) --editable '.[test,bench]'
@@ -67,6 +67,9 @@ gpu:  ## what needs a GPU, for eight minutes; say it again while it ends with st
 operations: $(PYTHON)  ## write the tables of operations anew: docs/operations.md, and which module declares a type
 	$(PYTHON) -m tests.architecture.type_modules
 	$(PYTHON) docs/generate_operations.py
+
+names: $(PYTHON)  ## write the list of public names anew from the families' lists: engine/public.py
+	$(PYTHON) -m tests.architecture.public_names
 
 layers: $(PYTHON)  ## draw the layers anew: docs/layers.svg
 	$(PYTHON) docs/draw_layers.py

@@ -2,8 +2,9 @@
 
 Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate the graph, and await its steps."""
 
-# Nothing of the engine is imported with the package, so the command line answers at once: each name in `public.py`, and
-# each public module, is loaded at its first use. See docs/design/0041-packaging.md.
+# Nothing of the engine is imported with the package, so the command line answers at once: each name in `public.py`,
+# which ``make names`` writes from the families' lists, and each public module, is loaded at its first use. See
+# docs/design/0051-rooms-and-names.md.
 
 import sys as _sys
 import types as _types
@@ -11,8 +12,6 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 from .base.version import VERSION as __version__  # noqa: F401, of this module
-
-_MODULES = ("compat", "data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training")
 
 if _typing.TYPE_CHECKING:
     from . import compat as compat
@@ -52,7 +51,7 @@ else:  # type checkers take a module with `__getattr__` to have every name
         if name.startswith("_") and name != "__all__":  # asked by Python, of any module
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
         public_names = _import_module(".base.public_names", __name__)
-        if name in _MODULES:
+        if name in public_names.MODULES:
             return public_names.import_alone(f"{__name__}.{name}")
         if name == "__all__":
             value = public_names.listed_for_star()

@@ -1,28 +1,30 @@
-"""The public names of `tagloom` except its modules: a list of imports, in which every new name gets its line.
+"""Public names of `tagloom` except its modules; written by ``make names`` from the families' lists ``PUBLIC``.
 
-The package loads this list when the first of the names is used: see `engine/__init__.py`.
+The package reads this file when the first of the names is used: see `engine/__init__.py`. Type checkers read it too.
 """
+
+# ruff: noqa: I001
 
 from .base.dtypes import (
     DType,
     as_dtype,
     bfloat16,
-    complex64,
+    bool_ as _bool,
     complex128,
+    complex64,
     float16,
     float32,
     float64,
-    int8,
     int16,
     int32,
     int64,
+    int8,
     string,
-    uint8,
     uint16,
     uint32,
     uint64,
+    uint8,
 )
-from .base.dtypes import bool_ as _bool
 from .base.errors import (
     BranchMismatchError,
     CheckpointError,
@@ -101,7 +103,9 @@ from .frontend.state.vocabularies import (
     index_to_string_table_from_file,
     index_to_string_table_from_tensor,
 )
-from .gradients import batch_jacobian, gradients, hessian_vector_product, hessians, jacobian, jvp
+from .gradients.api import gradients
+from .gradients.hessian import hessians
+from .gradients.jacobian import batch_jacobian, hessian_vector_product, jacobian, jvp
 from .ir.apply import constant, convert_to_tensor
 from .ir.gradient_overrides import RegisterGradient
 from .ir.graph import Graph
@@ -122,8 +126,7 @@ from .ops.array.blocks import (
 from .ops.array.broadcasting import broadcast_to
 from .ops.array.concat import concat, split, unstack
 from .ops.array.counting import bincount, confusion_matrix
-from .ops.array.creation import fill, linspace, ones, ones_like, zeros, zeros_like
-from .ops.array.creation import range as range
+from .ops.array.creation import fill, linspace, ones, ones_like, range as range, zeros, zeros_like
 from .ops.array.depth import depth_to_space, space_to_depth
 from .ops.array.gather import gather, gather_nd, scatter_nd, unsorted_segment_sum
 from .ops.array.grids import broadcast_dynamic_shape, broadcast_static_shape, meshgrid, shape_n, unravel_index
@@ -148,8 +151,7 @@ from .ops.array.segments import (
 )
 from .ops.array.sequences import repeat, reverse_sequence, roll, sequence_mask
 from .ops.array.shapes import expand_dims, rank, reshape, shape, size, squeeze
-from .ops.array.slicing import boolean_mask
-from .ops.array.slicing import slice as slice
+from .ops.array.slicing import boolean_mask, slice as slice
 from .ops.array.sorted_segments import (
     segment_max,
     segment_mean,
@@ -179,12 +181,7 @@ from .ops.control.assertions import (
 )
 from .ops.control.broadcast_weights import assert_broadcastable, broadcast_weights, remove_squeezable_dimensions
 from .ops.control.checks import check_numerics, clip_by_average_norm, clip_by_global_norm, clip_by_norm, global_norm
-from .ops.control.effects import (
-    Assert,
-    group,
-    print_,
-    tuple_,
-)
+from .ops.control.effects import Assert, group, print_, tuple_
 from .ops.control.identity import identity_n
 from .ops.control.placeholders import (
     identity,
@@ -194,8 +191,7 @@ from .ops.control.placeholders import (
     prevent_gradient,
     stop_gradient,
 )
-from .ops.control.primitives import control_trigger, enter, loop_cond, merge, next_iteration, switch
-from .ops.control.primitives import exit as exit
+from .ops.control.primitives import control_trigger, enter, exit as exit, loop_cond, merge, next_iteration, switch
 from .ops.control.shape_assertions import (
     assert_integer,
     assert_proper_iterable,
@@ -224,34 +220,13 @@ from .ops.image.boxes import (
     non_max_suppression_padded,
     non_max_suppression_with_scores,
 )
-from .ops.image.coding import (
-    adjust_jpeg_quality,
-    decode_image,
-    encode_jpeg,
-    encode_png,
-)
+from .ops.image.coding import adjust_jpeg_quality, decode_image, encode_jpeg, encode_png
 from .ops.image.color import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
 from .ops.image.cropping import central_crop, crop_to_bounding_box, pad_to_bounding_box, resize_image_with_crop_or_pad
-from .ops.image.drawing import (
-    draw_bounding_boxes,
-)
-from .ops.image.fitting import (
-    resize_image_with_pad,
-)
-from .ops.image.luma import (
-    rgb_to_yiq,
-    rgb_to_yuv,
-    yiq_to_rgb,
-    yuv_to_rgb,
-)
-from .ops.image.measures import (
-    image_gradients,
-    psnr,
-    sobel_edges,
-    ssim,
-    ssim_multiscale,
-    total_variation,
-)
+from .ops.image.drawing import draw_bounding_boxes
+from .ops.image.fitting import resize_image_with_pad
+from .ops.image.luma import rgb_to_yiq, rgb_to_yuv, yiq_to_rgb, yuv_to_rgb
+from .ops.image.measures import image_gradients, psnr, sobel_edges, ssim, ssim_multiscale, total_variation
 from .ops.image.morphology import dilation2d, erosion2d
 from .ops.image.patches import extract_image_patches, extract_volume_patches
 from .ops.image.random_changes import (
@@ -291,11 +266,11 @@ from .ops.math.arithmetic import (
     minimum,
     mod,
     multiply,
+    pow as pow,
     squared_difference,
     subtract,
     xlogy,
 )
-from .ops.math.arithmetic import pow as pow
 from .ops.math.bessel import (
     bessel_i0,
     bessel_i0e,
@@ -329,13 +304,12 @@ from .ops.math.comparison import (
     not_equal,
     right_shift,
 )
-from .ops.math.complex import angle, conj, imag, real
-from .ops.math.complex import complex as complex
+from .ops.math.complex import angle, complex as complex, conj, imag, real
 from .ops.math.cosine import dct, idct
 from .ops.math.cumulative import cumprod, cumsum, reduce_prod
 from .ops.math.dispersion import count_nonzero, reduce_euclidean_norm, reduce_std, reduce_variance
-from .ops.math.elementwise import abs as abs
 from .ops.math.elementwise import (
+    abs as abs,
     ceil,
     clip_by_value,
     erf,
@@ -351,25 +325,19 @@ from .ops.math.elementwise import (
     negative,
     reciprocal,
     rint,
+    round as round,
     rsqrt,
     sign,
     sqrt,
     square,
 )
-from .ops.math.elementwise import round as round
 from .ops.math.fake_quantizing import (
     fake_quant_with_min_max_args,
     fake_quant_with_min_max_vars,
     fake_quant_with_min_max_vars_per_channel,
 )
 from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
-from .ops.math.guarded import (
-    nextafter,
-    polyval,
-    reciprocal_no_nan,
-    truncatediv,
-    truncatemod,
-)
+from .ops.math.guarded import nextafter, polyval, reciprocal_no_nan, truncatediv, truncatemod
 from .ops.math.incomplete import betainc, igamma, igammac
 from .ops.math.linear import l2_loss, matmul
 from .ops.math.quantizing import Quantized, dequantize, quantize, quantized_matmul
@@ -434,9 +402,9 @@ from .ops.nn.pooling import (
     pool,
 )
 from .ops.nn.stateless_dropout import stateless_dropout
-from .ops.queues import iterators as _iterators  # noqa: F401, for its operations, which only pipelines build
 from .ops.queues.accumulators.figures import AccumulatorStatistics
 from .ops.queues.figures import IteratorStatistics, QueueStatistics
+from .ops.queues import iterators as _iterators  # noqa: F401  declares operations
 from .ops.random.candidates import (
     Candidates,
     fixed_unigram_candidate_sampler,
@@ -474,7 +442,7 @@ from .ops.state.files import matching_files, read_file, write_file
 from .ops.state.saving import restore_v2, save_v2
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
-from .ops.state.variables import scattering as _scattering  # noqa: F401, for its operations, which variables build
+from .ops.state.variables import scattering as _scattering  # noqa: F401  declares operations
 from .ops.strings.conversions import as_string, decode_base64, encode_base64, string_to_hash_bucket, string_to_number
 from .ops.strings.elementwise import string_length, string_lower, string_strip, string_upper, substr
 from .ops.strings.expressions import regex_full_match, regex_replace
@@ -501,9 +469,10 @@ from .runtime.steps.step import Step
 from .runtime.steps.stream import StepStream
 from .runtime.steps.tensor_handle import TensorHandle
 from .runtime.sync import SyncSession
-from .swap import SwapPolicy, SwapReport
+from .swap.policy import SwapPolicy
+from .swap.report import SwapReport
 
-bool: DType = _bool
+bool = _bool
 
 __all__ = [
     "AccumulatorStatistics",

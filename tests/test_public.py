@@ -57,7 +57,7 @@ def imported_names(path):
 
 def test_dir_is_what_the_list_of_public_names_imports():
     names = imported_names(Path(tagloom.__file__).with_name("public.py")) - {"_bool", "_iterators", "_scattering"}
-    assert dir(tagloom) == sorted(names | MODULES | {"bool", "__version__"})
+    assert dir(tagloom) == sorted(names | MODULES | {"bool"})
     assert {name for name in dir(tagloom) if isinstance(getattr(tagloom, name), ModuleType)} == MODULES
 
 

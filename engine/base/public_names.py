@@ -1,6 +1,7 @@
 """The table of public names, read from `engine/public.py`, so each name imports its own module alone.
 
-The file is a list of imports: type checkers read it directly, and importing it loads the whole engine. Here its code
+The file is a list of imports, written by ``make names`` from the lists ``PUBLIC`` of the families (``ops.math``,
+``frontend.control``, ...): type checkers read it directly, and importing it loads the whole engine. Here its code
 runs with a replaced ``import``, which records the module and the name instead. So each name is exported once, and
 the list is found wherever Python finds modules, also in archives.
 """
@@ -18,6 +19,8 @@ from .forks import when_forked
 
 PACKAGE = __name__.partition(".")[0]
 LIST = f"{PACKAGE}.public"
+# Modules for users:
+MODULES = ("compat", "data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training")
 
 
 class Place(NamedTuple):

@@ -15,3 +15,8 @@ __all__ = [
     "compile_until",
     "with_own_tables",
 ]
+
+# Names of the package `tagloom`, by module: see docs/design/0051-rooms-and-names.md.
+PUBLIC = {
+    "liveness": "liveness",
+}

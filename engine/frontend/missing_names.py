@@ -9,12 +9,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..base.errors import TagloomError
-from ..base.public_names import import_alone, places
+from ..base.public_names import MODULES, import_alone, places
 from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
-# Modules for users:
-_MODULES = ("compat", "data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training")
 _NEAR = 0.75  # of `get_close_matches`: below it names only share letters, as `jit` and `int32` do
 _FLAT = ("bitwise", "debugging", "image", "io", "linalg", "manip", "math", "random", "signal", "strings")
 
@@ -114,7 +112,7 @@ def _hint_in(module: str, name: str) -> str | None:
 
 def public_names() -> list[str]:
     """Return the public names of the package."""
-    return sorted([*places(), *_MODULES, "__version__"])
+    return sorted([*places(), *MODULES, "__version__"])
 
 
 def _suggest_name(name: str) -> str | None:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.architecture.public_names import FILE, text
 from tests.architecture.type_modules import TABLE, table
 
 LOADED = """
@@ -139,6 +140,10 @@ def test_each_name_loads_its_own_module_alone():
 
 def test_the_table_of_types_is_what_would_be_written():
     assert TABLE.read_text() == table(), "make operations"
+
+
+def test_the_list_of_public_names_is_what_would_be_written():
+    assert FILE.read_text() == text(), "make names"
 
 
 def test_an_operation_of_a_user_takes_no_type_of_the_package_that_is_not_loaded_yet():

@@ -1,0 +1,1 @@
+"""Operations that passes and sessions make."""

@@ -1,0 +1,7 @@
+"""Queues: elements, storage, operations, errors and statistics."""
+
+# Names of the package `tagloom`, by module: see docs/design/0051-rooms-and-names.md.
+PUBLIC = {
+    "figures": "IteratorStatistics QueueStatistics",
+    "iterators": "",
+}

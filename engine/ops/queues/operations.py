@@ -43,7 +43,8 @@ def storage_of(resources: Resources, shared_name: str, spec: QueueSpec, who: str
     if spec.stages:
         # A saved graph may have a staging area though nobody has asked for `compat.tf1` yet, which is a higher layer.
         staging = importlib.import_module(f"{_PACKAGE}.compat.tf1.staging.storage")
-        return get_shared(resources, "staging areas", shared_name, spec, staging.StagingStorage, AGREE, who)
+        storage: type[QueueStorage] = staging.StagingStorage
+        return get_shared(resources, "staging areas", shared_name, spec, storage, AGREE, who)
     return get_shared(resources, CONTAINER, shared_name, spec, QueueStorage, AGREE, who)
 
 

@@ -12,7 +12,8 @@ from ..devices.session_devices import DeviceMemory
 from .latency import Latency
 
 if TYPE_CHECKING:
-    from ...ops.queues.figures import AccumulatorStatistics, QueueStatistics
+    from ...ops.queues.accumulators.figures import AccumulatorStatistics
+    from ...ops.queues.figures import QueueStatistics
 
 CHECKPOINTS = "checkpoints"
 

@@ -1,0 +1,1 @@
+"""Bridges: tasks that move elements between a session's queues and asyncio."""

@@ -1,0 +1,1 @@
+"""TensorArrays: storage, operations and gradients."""

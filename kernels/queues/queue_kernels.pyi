@@ -1,0 +1,1 @@
+"""C kernels of queues: the module registers them, and has nothing for Python."""
