@@ -458,19 +458,18 @@ from .runtime.observe.latency import Latency
 from .runtime.observe.statistics import Statistics
 from .runtime.observe.trace import Span, Trace
 from .runtime.observe.watch import Watch
-from .runtime.runners import Runners, runners
+from .runtime.runners.group import Runners, runners
+from .runtime.runners.repeating_step import Runner, RunnerStatistics
 from .runtime.scheduling.priorities import priority
-from .runtime.scheduling.runner import Runner, RunnerStatistics
-from .runtime.session import Session
+from .runtime.session.session import Session
+from .runtime.session.sync import SyncSession
 from .runtime.steps.outcomes import StepRecord
-from .runtime.steps.partial_run import PartialRun
-from .runtime.steps.report import ClusterReport, LoopReport, Report
+from .runtime.steps.partial.partial_run import PartialRun
+from .runtime.steps.report.report import ClusterReport, LoopReport, Report
 from .runtime.steps.step import Step
 from .runtime.steps.stream import StepStream
 from .runtime.steps.tensor_handle import TensorHandle
-from .runtime.sync import SyncSession
-from .swap.policy import SwapPolicy
-from .swap.report import SwapReport
+from .swap import SwapPolicy, SwapReport
 
 bool = _bool
 

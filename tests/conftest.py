@@ -121,7 +121,7 @@ def all_that_was_allocated_is_freed():
     """After each test the step machines hold nothing; the counters exist in a debug build only."""
     yield
     from tagloom.kernels.scheduler.state import live_counts
-    from tagloom.runtime.sync import wait_for_abandoned_sessions
+    from tagloom.runtime.session.sync import wait_for_abandoned_sessions
 
     if "allocated" in live_counts():
         if live_counts()["allocated"] != live_counts()["freed"]:

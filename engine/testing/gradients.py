@@ -21,7 +21,7 @@ from ..ir.misuse import refuses_misuse
 from ..ir.tensor import Tensor
 from ..ops.array.creation import zeros_like
 from ..ops.control.placeholders import placeholder
-from ..runtime.session import Session
+from ..runtime.session.session import Session
 from .differences import FOURTH_ORDER, Array, move_element, unit_directions
 from .running import initialize_variables, run_to_end
 

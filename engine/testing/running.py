@@ -9,7 +9,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from ..frontend.state.variables import global_variables
-from ..runtime.session import Session
+from ..runtime.session.session import Session
 
 Result = TypeVar("Result")
 

@@ -18,7 +18,7 @@ from ..ir.apply import convert_to_tensor
 from ..ir.graph import Graph
 from ..ir.misuse import refuses_misuse
 from ..ops.control.placeholders import placeholder
-from ..runtime.session import Session
+from ..runtime.session.session import Session
 from .differences import Array
 from .running import initialize_variables, run_to_end
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from tagloom.kernels.memory.store import block_counts
 from tagloom.kernels.scheduler.state import live_counts
-from tagloom.runtime.sync import wait_for_abandoned_sessions
+from tagloom.runtime.session.sync import wait_for_abandoned_sessions
 
 from tests.strict_array_library.library import WAITS, Special
 

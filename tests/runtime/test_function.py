@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 import tagloom as tg
-from tagloom.runtime.sync import wait_for_abandoned_sessions
+from tagloom.runtime.session.sync import wait_for_abandoned_sessions
 
 
 async def test_arrays_go_in_and_come_out_in_the_structure_that_the_function_returns():

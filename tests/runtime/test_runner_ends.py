@@ -91,7 +91,7 @@ async def test_who_takes_beside_the_group_is_waited_for(line, session):
 
 
 async def test_a_group_that_stands_still_says_who_waits_for_what(line, session, caplog, monkeypatch):
-    monkeypatch.setattr("tagloom.runtime.runner_ends._STALLED", 0.02)
+    monkeypatch.setattr("tagloom.runtime.runners.ends._STALLED", 0.02)
     async with tg.runners(session) as group:
         group.add(line.take_number, name="take")
 

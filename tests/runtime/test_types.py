@@ -5,8 +5,8 @@ from inspect import Parameter, getsource, signature
 
 import pytest
 import tagloom as tg
+from tagloom.runtime.session.typed_runs import MakeStep, Run, SyncMakeStep, SyncRun
 from tagloom.runtime.steps.run_options import RunOptions, SyncRunOptions
-from tagloom.runtime.typed_runs import MakeStep, Run, SyncMakeStep, SyncRun
 
 PROTOCOLS = {
     Run: tg.Session.run,

@@ -18,7 +18,7 @@ from ...ir.tensor import Tensor
 from ..steps.step import Step
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ..session.session import Session
 
 _ELEMENTS = (Tensor, Operation)
 _locks: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()  # held while variables are initialized

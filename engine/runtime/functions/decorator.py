@@ -10,8 +10,8 @@ from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.typed import Array, Fetchable, NamedFields
-from ..session import Session
-from ..sync import SyncSession
+from ..session.session import Session
+from ..session.sync import SyncSession
 from .calls import Call
 from .function import MOST_TRACES, Function
 

@@ -20,11 +20,11 @@ from ...ir.misuse import refuses_misuse
 from ...ir.tensor import Tensor
 from ..observe.watch import Watch, check_watch_options
 from ..scheduling.running_loops import is_loop_here, refuse_running_loop
-from ..session import Session
+from ..session.session import Session
+from ..session.sync import SyncSession
 from ..steps.step import Step
 from ..steps.stream import Run, StepStream
 from ..steps.under_way import UnderWay
-from ..sync import SyncSession
 from .arguments import Arguments, Parameters, describe_changes
 from .calls import Call
 from .concrete import ConcreteFunction

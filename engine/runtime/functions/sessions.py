@@ -20,9 +20,9 @@ from ...base.errors import TagloomError
 from ...base.forks import when_forked
 from ...ir.graph import Graph
 from ..resources.manager import Snapshot
-from ..session import Session
+from ..session.session import Session
+from ..session.sync import SyncSession
 from ..steps.outcomes import RandomState
-from ..sync import SyncSession
 
 _logger = logging.getLogger("tagloom")
 _Held = tuple[Session, AsyncGenerator[None, None]]

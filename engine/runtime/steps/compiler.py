@@ -18,12 +18,12 @@ from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..devices.simulated_time import hold_clocks
+from .cache import StepCache
 from .compiled_step import CompiledStep, compile_request
 from .environment import StepEnvironment
 from .fed_shapes import Shapes
 from .outcomes import StepCounts
 from .request import Request
-from .step_cache import StepCache
 from .under_way import UnderWay, is_being_cancelled
 
 _logger = logging.getLogger("tagloom")

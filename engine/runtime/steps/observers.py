@@ -6,7 +6,7 @@ from typing import Any
 
 from ...base.errors import GraphError
 from ..observe.trace import Trace
-from .report import Report
+from .report.report import Report
 
 
 def check_observers(trace: Any, report: Any) -> bool:

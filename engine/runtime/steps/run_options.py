@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from ..observe.trace import Trace
 from ..observe.watch import Watch
-from .report import Report
+from .report.report import Report
 
 Feeds = Mapping[Any, Any] | None
 

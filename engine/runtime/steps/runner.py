@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,10 +35,12 @@ from .environment import StepEnvironment
 from .execution import Execution
 from .memory_places import MemoryPlaces
 from .outcomes import Hook, RandomState, StepCounts, names_of
-from .partial_run import PartialRunState
-from .report import Report, fill_report
+from .report.report import Report, fill_report
 from .request import Request
 from .tensor_handle import TensorHandle, check_on_host
+
+if TYPE_CHECKING:
+    from .partial.partial_run import PartialRunState
 
 _UNWATCHED: Mapping[str, Watcher] = {}
 _CLOSED, _CLOSING = "this session is closed", "this session is closing"

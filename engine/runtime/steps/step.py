@@ -18,7 +18,7 @@ from ..observe.watch import Watch, buffers_of_run
 from ..scheduling.priorities import checked_priority
 from .observers import check_observers
 from .outcomes import names_of
-from .report import Report
+from .report.report import Report
 from .request import Request, fed_parts
 from .stream import StepStream
 

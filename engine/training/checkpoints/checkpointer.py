@@ -27,7 +27,7 @@ from ...frontend.state.variables import Variable
 from ...ir.misuse import refuses_misuse
 from ...ops.state.variables.operations import CONTAINER
 from ...runtime.observe.statistics import CHECKPOINTS
-from ...runtime.session import Session
+from ...runtime.session.session import Session
 from . import directory as files
 from .manifest import Contents, begin_of, checked_metrics, contents_of, open_checkpoint
 from .matching import Matching, OnMismatch, Rename, match_variables

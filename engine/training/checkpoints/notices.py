@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 
 from ...ops.math.random import numpy_draws_of
-from ...runtime.session import Session
+from ...runtime.session.session import Session
 from .matching import Matched
 from .saved import Saved
 

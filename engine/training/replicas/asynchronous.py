@@ -10,8 +10,8 @@ from ...frontend.control.scopes import control_dependencies, name_scope
 from ...frontend.state.variables import Variable
 from ...ops.control.placeholders import identity, placeholder_with_default
 from ...ops.math.casting import cast
-from ...runtime.runners import Runners
-from ...runtime.scheduling.runner import await_result
+from ...runtime.runners.group import Runners
+from ...runtime.runners.repeating_step import await_result
 from ...runtime.steps.queue_uses import uses_of
 from ..optimizer import Optimizer
 from .options import Options

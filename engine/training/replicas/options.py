@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.errors import GraphError
-from ...runtime.scheduling.feeds import Feeds
+from ...runtime.runners.feeds import Feeds
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 from ...base.errors import GraphError
 from ...frontend.state.variables import Variable
 from ...ir.entry import public
-from ...runtime.runners import Runners
-from ...runtime.scheduling.feeds import Feeds
+from ...runtime.runners.feeds import Feeds
+from ...runtime.runners.group import Runners
 from ..global_step import get_or_create_global_step
 from ..optimizer import Gradient, Optimizer
 from .options import Options

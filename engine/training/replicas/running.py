@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from ...base.errors import GraphError
-from ...runtime.runners import Runners
-from ...runtime.scheduling.feeds import Feeds, iterator_of
-from ...runtime.scheduling.runner import Runner
+from ...runtime.runners.feeds import Feeds, iterator_of
+from ...runtime.runners.group import Runners
+from ...runtime.runners.repeating_step import Runner
 from .options import LateGradient, Options, ReplicaStatistics
 from .replica import Replica
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.tensor import Tensor
-from ...runtime.runners import Runners
-from ...runtime.scheduling.runner import Runner, await_result
+from ...runtime.runners.group import Runners
+from ...runtime.runners.repeating_step import Runner, await_result
 from .options import Options
 from .replica import Replica
 from .running import ReplicaGroup

@@ -20,7 +20,7 @@ from ...ops.control.placeholders import identity, placeholder, placeholder_with_
 from ...ops.math.arithmetic import maximum
 from ...ops.math.casting import cast
 from ...ops.math.comparison import logical_not, logical_or
-from ...runtime.runners import Runners
+from ...runtime.runners.group import Runners
 from ...runtime.steps.queue_uses import uses_of
 from ..optimizer import Optimizer
 from .options import Options

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from .scheduling.runner import Runner
-from .session import Session
-from .steps.queue_uses import Uses
+from ..session.session import Session
+from ..steps.queue_uses import Uses
+from .repeating_step import Runner
 
 _SOON, _LATE = 0.01, 0.2  # shortest and longest seconds between two looks at waiting runners; each pause doubles
 _STALLED = 10.0  # seconds without a step after which the log lists the queues that runners use

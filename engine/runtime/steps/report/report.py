@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...base.pages.tables import make_table, make_text
-from ...base.wording import sentences, short_device
-from ...compile.plan.plan import Node, Plan
-from ...ir.operation import Origin
-from ...kernels.core.table import Kind
-from ...swap.report import SwapReport, not_swapped, swap_report
-from .compiled_step import CompiledStep
-from .counters import StepCounters
+from ....base.pages.tables import make_table, make_text
+from ....base.wording import sentences, short_device
+from ....compile.plan.plan import Node, Plan
+from ....ir.operation import Origin
+from ....kernels.core.table import Kind
+from ....swap.report import SwapReport, not_swapped, swap_report
+
+if TYPE_CHECKING:
+    from ..compiled_step import CompiledStep
+    from ..counters import StepCounters
 
 Variables = dict[str, dict[str, Origin]]  # by frame, then by the NextIteration's name
 _ALWAYS = 0.9  # share of a loop's time from which a busy device, or a running chain of kernels, limits the loop

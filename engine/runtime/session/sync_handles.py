@@ -8,12 +8,12 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..base.errors import SessionClosed
-from .observe.trace import Trace
-from .steps.partial_run import PartialRun
-from .steps.report import Report
-from .steps.step import Step
-from .steps.stream import StepStream
+from ...base.errors import SessionClosed
+from ..observe.trace import Trace
+from ..steps.partial.partial_run import PartialRun
+from ..steps.report.report import Report
+from ..steps.step import Step
+from ..steps.stream import StepStream
 
 Call = Callable[..., Any]  # ``call(function, *args)`` awaits ``function(*args)`` in the session's loop
 _END = object()

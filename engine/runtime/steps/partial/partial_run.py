@@ -12,24 +12,24 @@ from weakref import ref
 
 import numpy as np
 
-from ...base.errors import GraphError, SessionClosed
-from ...compile.mark_fetched import takes_behind
-from ...ir.operation import Operation
-from ...ir.tensor import Tensor
-from ..memory.claims import MemoryClaim
-from ..memory.limits import from_outside
-from ..observe.trace import Trace
-from ..scheduling.admission import Place
-from ..scheduling.timeouts import check_seconds
-from .compiled_step import CompiledStep
-from .dead_fetch import explain_dead_fetch
-from .expiry import start_timer
-from .queue_uses import instances_of_feeds
-from .request import Request, feed_values, make_request
-from .tensor_handle import check_on_host
+from ....base.errors import GraphError, SessionClosed
+from ....compile.mark_fetched import takes_behind
+from ....ir.operation import Operation
+from ....ir.tensor import Tensor
+from ...memory.claims import MemoryClaim
+from ...memory.limits import from_outside
+from ...observe.trace import Trace
+from ...scheduling.admission import Place
+from ...scheduling.timeouts import check_seconds
+from ..compiled_step import CompiledStep
+from ..dead_fetch import explain_dead_fetch
+from ..expiry import start_timer
+from ..queue_uses import instances_of_feeds
+from ..request import Request, feed_values, make_request
+from ..tensor_handle import check_on_host
 
 if TYPE_CHECKING:
-    from .runner import StepRunner
+    from ..runner import StepRunner
 
 _AGAIN = "begin another one with partial_run_setup"
 

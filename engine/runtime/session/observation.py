@@ -9,19 +9,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import TagloomError
-from ..ir.graph import Graph
-from .devices.session_devices import SessionDevice, memory_figures
-from .memory.session_swap import Swapping
-from .observe.statistics import Statistics
-from .observe.tellers import StatisticsRegistry, StatisticsSource
-from .observe.watch import Watch
-from .resources.manager import ResourceManager
-from .scheduling.blocking_calls import BlockingCalls
-from .scheduling.worker_pool import WorkerPool
-from .session_state import SessionState
-from .steps.report import Report, report_of
-from .steps.runner import StepRunner
+from ...base.errors import TagloomError
+from ...ir.graph import Graph
+from ..devices.session_devices import SessionDevice, memory_figures
+from ..memory.session_swap import Swapping
+from ..observe.statistics import Statistics
+from ..observe.tellers import StatisticsRegistry, StatisticsSource
+from ..observe.watch import Watch
+from ..resources.manager import ResourceManager
+from ..scheduling.blocking_calls import BlockingCalls
+from ..scheduling.worker_pool import WorkerPool
+from ..steps.report.report import Report, report_of
+from ..steps.runner import StepRunner
+from .variables import SessionState
 
 _logger = logging.getLogger("tagloom")
 _numbers = count()  # default names of observed sessions
@@ -151,7 +151,7 @@ class SessionView(SessionState):
         """
         self._steps.check_open()
         self._steps.enter_loop()
-        from .observe.serving import StatisticsServer  # here, as few sessions need its imports
+        from ..observe.serving import StatisticsServer  # here, as few sessions need its imports
 
         server = StatisticsServer(self, str(next(_numbers)) if name is None else name)
         try:

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 
-from ..frontend.state.variables import Variable
-from ..ir.tensor import Tensor
-from ..ir.typed import Array, Fetchable, NamedFields
-from .steps.run_options import Feeds, RunOptions, SyncRunOptions
-from .steps.step import Step
+from ...frontend.state.variables import Variable
+from ...ir.tensor import Tensor
+from ...ir.typed import Array, Fetchable, NamedFields
+from ..steps.run_options import Feeds, RunOptions, SyncRunOptions
+from ..steps.step import Step
 from .sync_handles import SyncStep
 
 A = TypeVar("A")

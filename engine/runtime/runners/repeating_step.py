@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from ...base.errors import GraphError, QueueClosed, SessionClosed, TagloomError
 from ...base.waiting import cancel_once, wait_shielded
 from ...streams.contract import Clock
+from ..scheduling.timeouts import check_seconds
 from .feeds import AwaitedFeeds, DrawnFeeds
-from .timeouts import check_seconds
 
 T = TypeVar("T")
 

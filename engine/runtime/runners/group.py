@@ -16,18 +16,18 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol
 
-from ..base import nest
-from ..base.errors import GraphError, QueueClosed, StepTimeout
-from ..base.waiting import wait_shielded
-from ..ir.operation import Operation
-from ..streams.clock import LoopClock
-from ..streams.contract import Clock
-from .runner_ends import Ends
-from .scheduling.feeds import Feeds, SharedFeeds
-from .scheduling.runner import Restarts, Runner, RunnerStatistics
-from .scheduling.timeouts import check_seconds
-from .session import Session
-from .steps.queue_uses import uses_of
+from ...base import nest
+from ...base.errors import GraphError, QueueClosed, StepTimeout
+from ...base.waiting import wait_shielded
+from ...ir.operation import Operation
+from ...streams.clock import LoopClock
+from ...streams.contract import Clock
+from ..scheduling.timeouts import check_seconds
+from ..session.session import Session
+from ..steps.queue_uses import uses_of
+from .ends import Ends
+from .feeds import Feeds, SharedFeeds
+from .repeating_step import Restarts, Runner, RunnerStatistics
 
 _log = logging.getLogger("tagloom")
 _ENTER = "async with tagloom.runners(session) as group: group.add(...)"

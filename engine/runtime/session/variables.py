@@ -9,29 +9,29 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..base import nest
-from ..base.array_like import UnreadArray
-from ..base.deferred import build_deferred
-from ..base.errors import GraphError
-from ..base.resources import Resource
-from ..compile.place.processes import require_here
-from ..frontend.state.variables import Variable
-from ..ir.graph import Graph
-from ..ir.operation import Operation
-from ..ir.rules.placing import OutlivesStep
-from ..ops.state.variables.operations import CONTAINER, prepare_slots, slots_of
-from ..ops.state.variables.values import fit_values, no_such_variable
-from ..ops.support.context import allowed_in
-from ..ops.support.handles import make_shared
-from .devices.device_values import copied_out
-from .devices.session_devices import DeviceAttributes, SessionDevice, homes_of
-from .memory.limits import from_outside
-from .resources.manager import ResourceManager, Snapshot
-from .scheduling.timeouts import check_seconds
-from .scheduling.worker_pool import WorkerPool
-from .steps.outcomes import RandomState
-from .steps.runner import StepRunner
-from .steps.values import copy_to_host, run_offloaded, turns_at
+from ...base import nest
+from ...base.array_like import UnreadArray
+from ...base.deferred import build_deferred
+from ...base.errors import GraphError
+from ...base.resources import Resource
+from ...compile.place.processes import require_here
+from ...frontend.state.variables import Variable
+from ...ir.graph import Graph
+from ...ir.operation import Operation
+from ...ir.rules.placing import OutlivesStep
+from ...ops.state.variables.values import fit_values, no_such_variable
+from ...ops.state.variables import CONTAINER, prepare_slots, slots_of
+from ...ops.support.context import allowed_in
+from ...ops.support.handles import make_shared
+from ..devices.device_values import copied_out
+from ..devices.session_devices import DeviceAttributes, SessionDevice, homes_of
+from ..memory.limits import from_outside
+from ..resources.manager import ResourceManager, Snapshot
+from ..scheduling.timeouts import check_seconds
+from ..scheduling.worker_pool import WorkerPool
+from ..steps.outcomes import RandomState
+from ..steps.runner import StepRunner
+from ..steps.values import copy_to_host, run_offloaded, turns_at
 
 R = TypeVar("R")
 

@@ -9,38 +9,38 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, NoReturn
 
-from ..base.errors import GraphError, SessionClosed, TagloomError
-from ..base.settings import DEFAULTS, Settings
-from ..base.wording import short_device
-from ..ir.entry import explained
-from ..ir.graph import Graph
-from ..ir.scopes import PersistentScope, Scope, current_region
-from ..ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
-from ..ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
-from ..streams.contract import Device
-from .devices.session_devices import open_devices
-from .memory.arbiter import MemoryArbiter
-from .memory.limits import Limit, set_limits
-from .memory.session_swap import Swap, Swapping
-from .observe.numerics import require_finite
-from .observe.trace import Trace
-from .observe.watch import Watch, buffers_of_run
-from .resources.manager import ResourceManager
-from .scheduling.blocking_calls import BlockingCalls
-from .scheduling.priorities import checked_priority
-from .scheduling.timeouts import check_seconds
-from .scheduling.worker_pool import WorkerPool
-from .session_view import SessionView
-from .steps.environment import StepEnvironment
-from .steps.execution import executor_named
-from .steps.observers import check_observers
-from .steps.outcomes import StepRecord
-from .steps.partial_run import PartialRun, begin, run_part
-from .steps.report import Report
-from .steps.request import feed_values, make_request, resolve_feeds
-from .steps.run_options import Feeds
-from .steps.runner import REOPEN, StepRunner
-from .steps.step import Step
+from ...base.errors import GraphError, SessionClosed, TagloomError
+from ...base.settings import DEFAULTS, Settings
+from ...base.wording import short_device
+from ...ir.entry import explained
+from ...ir.graph import Graph
+from ...ir.scopes import PersistentScope, Scope, current_region
+from ...ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
+from ...ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
+from ...streams.contract import Device
+from ..devices.session_devices import open_devices
+from ..memory.arbiter import MemoryArbiter
+from ..memory.limits import Limit, set_limits
+from ..memory.session_swap import Swap, Swapping
+from ..observe.numerics import require_finite
+from ..observe.trace import Trace
+from ..observe.watch import Watch, buffers_of_run
+from ..resources.manager import ResourceManager
+from ..scheduling.blocking_calls import BlockingCalls
+from ..scheduling.priorities import checked_priority
+from ..scheduling.timeouts import check_seconds
+from ..scheduling.worker_pool import WorkerPool
+from ..steps.environment import StepEnvironment
+from ..steps.execution import executor_named
+from ..steps.observers import check_observers
+from ..steps.outcomes import StepRecord
+from ..steps.partial.partial_run import PartialRun, begin, run_part
+from ..steps.report.report import Report
+from ..steps.request import feed_values, make_request, resolve_feeds
+from ..steps.run_options import Feeds
+from ..steps.runner import REOPEN, StepRunner
+from ..steps.step import Step
+from .observation import SessionView
 from .typed_runs import typed_make_step, typed_run
 
 

@@ -11,19 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NoReturn
 
-from ..base.errors import SessionClosed, TagloomError
-from ..base.forks import strand_in_children
-from ..base.source_lines import user_source
-from ..ir.entry import explained
-from ..ir.scopes import PersistentScope, Scope
-from .devices.session_devices import DeviceAttributes
-from .observe.statistics import Statistics
-from .observe.trace import Trace
-from .scheduling.running_loops import refuse_running_loop
-from .scheduling.timeouts import check_seconds
+from ...base.errors import SessionClosed, TagloomError
+from ...base.forks import strand_in_children
+from ...base.source_lines import user_source
+from ...ir.entry import explained
+from ...ir.scopes import PersistentScope, Scope
+from ..devices.session_devices import DeviceAttributes
+from ..observe.statistics import Statistics
+from ..observe.trace import Trace
+from ..scheduling.running_loops import refuse_running_loop
+from ..scheduling.timeouts import check_seconds
+from ..steps.outcomes import RandomState
+from ..steps.report.report import Report
 from .session import Session
-from .steps.outcomes import RandomState
-from .steps.report import Report
 from .sync_handles import SyncPartialRun, SyncStep
 from .typed_runs import typed_sync_make_step, typed_sync_run
 
