@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...base.errors import GraphError, SessionClosed, TagloomError
 from ...base.settings import DEFAULTS, Settings
@@ -22,7 +22,6 @@ from ..devices.session_devices import open_devices
 from ..memory.arbiter import MemoryArbiter
 from ..memory.limits import Limit, set_limits
 from ..memory.session_swap import Swap, Swapping
-from ..observe.numerics import require_finite
 from ..observe.trace import Trace
 from ..observe.watch import Watch, buffers_of_run
 from ..resources.manager import ResourceManager
@@ -34,7 +33,6 @@ from ..steps.environment import StepEnvironment
 from ..steps.execution import executor_named
 from ..steps.observers import check_observers
 from ..steps.outcomes import StepRecord
-from ..steps.partial.partial_run import PartialRun, begin, run_part
 from ..steps.report.report import Report
 from ..steps.request import feed_values, make_request, resolve_feeds
 from ..steps.run_options import Feeds
@@ -42,6 +40,9 @@ from ..steps.runner import REOPEN, StepRunner
 from ..steps.step import Step
 from .observation import SessionView
 from .typed_runs import typed_make_step, typed_run
+
+if TYPE_CHECKING:
+    from ..steps.partial.partial_run import PartialRun
 
 
 class Session(SessionView):
@@ -138,7 +139,7 @@ class Session(SessionView):
             cores,
             MemoryArbiter(threads, cores, devices=opened),
             swapping,
-            require_finite if check_numerics else None,
+            _guard_of_numerics() if check_numerics else None,
         )
         kind = executor_named(executor, opened, check_numerics)
         steps = StepRunner(graph, environment, kind, timeout, max_steps, on_step)
@@ -335,6 +336,8 @@ class Session(SessionView):
         Overloaded
             If there was no place among the session's `max_steps` in time.
         """
+        from ..steps.partial.partial_run import begin  # here, as few programs run steps in parts
+
         self._steps.check_admits()
         request = make_request(self.graph, fetches)
         if not request.tensors and not request.targets:
@@ -385,6 +388,8 @@ class Session(SessionView):
         SessionClosed
             If the partial run or the session is closed.
         """
+        from ..steps.partial.partial_run import PartialRun, run_part
+
         self._steps.check_open()
         if not isinstance(handle, PartialRun) or handle.runner is not self._steps:
             raise GraphError(
@@ -456,3 +461,10 @@ class Session(SessionView):
                     closing.push_async_callback(each.device.aclose)
             for close in (self._swapping.aclose, self.resources.aclose, self._cores.aclose, self._observing.aclose):
                 closing.push_async_callback(close)
+
+
+def _guard_of_numerics() -> Callable[[Any], None]:
+    """Return the guard that refuses NaN and infinity; loaded here, as few sessions check their numbers."""
+    from ..observe.numerics import require_finite
+
+    return require_finite

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from ...base.errors import SessionClosed
-from ..observe.trace import Trace
-from ..steps.partial.partial_run import PartialRun
-from ..steps.report.report import Report
-from ..steps.step import Step
-from ..steps.stream import StepStream
+
+if TYPE_CHECKING:
+    from ..observe.trace import Trace
+    from ..steps.partial.partial_run import PartialRun
+    from ..steps.report.report import Report
+    from ..steps.step import Step
+    from ..steps.stream import StepStream
 
 Call = Callable[..., Any]  # ``call(function, *args)`` awaits ``function(*args)`` in the session's loop
 _END = object()

@@ -32,7 +32,6 @@ from ..scheduling.time_slices import time_slices_of
 from ..scheduling.worker_pool import WakeupFd
 from .compiled_step import CompiledStep
 from .counters import Cluster, StepCounters
-from .dead_fetch import explain_dead_fetch
 from .environment import StepEnvironment
 from .expiry import start_timer
 from .failures import complete
@@ -450,6 +449,8 @@ def outcome(step: CompiledStep, machine: Any, plan: Plan) -> list[Any]:
         fetched: list[Any] = machine.fetches
         for k, value in enumerate(fetched):
             if value is DEAD:
+                from .dead_fetch import explain_dead_fetch  # here, as it is needed by errors alone
+
                 raise explain_dead_fetch(step, k, switch_outcomes(step, machine))
         return fetched
     finally:

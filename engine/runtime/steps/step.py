@@ -20,10 +20,10 @@ from .observers import check_observers
 from .outcomes import names_of
 from .report.report import Report
 from .request import Request, fed_parts
-from .stream import StepStream
 
 if TYPE_CHECKING:
     from .runner import StepRunner
+    from .stream import StepStream
 
 
 R_co = TypeVar("R_co", covariant=True)
@@ -164,6 +164,8 @@ class Step(Generic[R_co]):
         >>> asyncio.run(main())
         [([0, 1], 2), ([0, 1, 4, 9], 4)]
         """
+        from .stream import StepStream  # here, as few programs read the values of a running step
+
         self._runner.check_admits()
         self._flatten_values(values)
         watch = Watch(self._runner.graph.as_graph_element(tensor), limit=limit, policy=policy)
