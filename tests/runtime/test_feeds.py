@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.runtime.steps import feeds
 
 
 @pytest.fixture
@@ -59,3 +60,17 @@ async def test_an_operation_stands_for_the_one_tensor_it_gives(session, graph):
     assert await step(4.0) == 8.0
     with pytest.raises(tg.GraphError, match="fed twice"):
         await session.run(y, {"x": 1.0, x: 2.0})
+
+
+async def test_structures_are_taken_apart_once(session, monkeypatch):
+    a, b = tg.placeholder("float32", [], name="a"), tg.placeholder("float32", [], name="b")
+    seen, take_apart = [], feeds.fed_parts
+
+    def count(key, value=None):
+        seen.append(key)
+        return take_apart(key, value)
+
+    monkeypatch.setattr(feeds, "fed_parts", count)
+    found = await session.run([a, b], {(a, "b:0"): (1.0, 2.0)})
+    assert list(map(float, found)) == [1.0, 2.0]
+    assert len(seen) == 3  # the structure and its two leaves

@@ -31,10 +31,11 @@ from ..scheduling.timeouts import check_seconds
 from ..scheduling.worker_pool import WorkerPool
 from ..steps.environment import StepEnvironment
 from ..steps.execution import executor_named
+from ..steps.feeds import resolve_feeds, split_feeds
 from ..steps.observers import check_observers
 from ..steps.outcomes import StepRecord
 from ..steps.report.report import Report
-from ..steps.request import feed_values, make_request, resolve_feeds
+from ..steps.request import make_request
 from ..steps.run_options import Feeds
 from ..steps.runner import REOPEN, StepRunner
 from ..steps.step import Step
@@ -250,7 +251,7 @@ class Session(SessionView):
         try:
             level = None if priority is None else checked_priority(priority)
             steps.check_admits()
-            tensors, values = feed_values({} if feeds is None else feeds, self.graph)
+            tensors, values = split_feeds(self.graph, {} if feeds is None else feeds)
             request = make_request(self.graph, fetches)
             step = steps.compiled(request, tensors, watches, observed=check_observers(trace, report))
             running = steps.run(request, step, values, timeout, trace, watches, report, level)

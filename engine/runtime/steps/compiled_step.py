@@ -30,7 +30,8 @@ from ..memory.claims import StepPeaks, charge_all
 from .counters import StepCounters
 from .failures import users_own
 from .fed_shapes import FedShapes
-from .request import Feed, Request
+from .feeds import Feed
+from .request import Request
 
 _LIGHT_BYTES = 4096
 

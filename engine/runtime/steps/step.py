@@ -16,10 +16,11 @@ from ...ir.tensor import Tensor
 from ..observe.trace import Trace
 from ..observe.watch import Watch, buffers_of_run
 from ..scheduling.priorities import checked_priority
+from .feeds import fed_parts
 from .observers import check_observers
 from .outcomes import names_of
 from .report.report import Report
-from .request import Request, fed_parts
+from .request import Request
 
 if TYPE_CHECKING:
     from .runner import StepRunner

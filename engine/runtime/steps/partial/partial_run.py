@@ -24,8 +24,9 @@ from ...scheduling.timeouts import check_seconds
 from ..compiled_step import CompiledStep
 from ..dead_fetch import explain_dead_fetch
 from ..expiry import start_timer
+from ..feeds import split_feeds
 from ..queue_uses import instances_of_feeds
-from ..request import Request, feed_values, make_request
+from ..request import Request, make_request
 from ..tensor_handle import check_on_host
 
 if TYPE_CHECKING:
@@ -303,7 +304,7 @@ class PartialRun:
         self._check_alive()
         request = make_request(self._step.graph, fetches)
         keys = [self._result_key(element) for element in _elements_of(request)]
-        arrays = self._convert_feeds(*feed_values(feeds, self._step.graph))
+        arrays = self._convert_feeds(*split_feeds(self._step.graph, feeds))
         for element, key in zip(_elements_of(request), keys, strict=True):
             self._check_computable(element, key, self._fed | set(arrays))
         timer = start_timer(self._parts, timeout, "a part of the step")
