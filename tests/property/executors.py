@@ -6,7 +6,7 @@ from tagloom.compile import Target
 from tagloom.kernels.scheduler.state import live_counts
 from tagloom.ops.support.context import StepContext
 from tagloom.runtime.resources.manager import ResourceManager
-from tagloom.runtime.steps.compiled_step import compile_request
+from tagloom.runtime.steps.compiled_step import make_compiled_step
 from tagloom.runtime.steps.environment import StepEnvironment
 from tagloom.runtime.steps.execution import Execution, ReferenceExecution
 from tagloom.runtime.steps.request import make_request
@@ -20,7 +20,7 @@ SHUFFLES = {Execution: (None, 1, 2, 3), ReferenceExecution: (None, 1)}
 
 async def run_everywhere(built, feeds, initial, salt):
     """Yield where results are from, these, and what variables hold, for each executor and ready order."""
-    step = compile_request(built.graph, make_request(built.graph, built.fetches), tuple(feeds), Target())
+    step = make_compiled_step(built.graph, make_request(built.graph, built.fetches), tuple(feeds), Target())
     for executor, seeds in SHUFFLES.items():
         for seed in [seed and seed + salt for seed in seeds]:
             resources = ResourceManager()

@@ -329,7 +329,7 @@ def test_every_step_that_updates_a_variable_is_known():
         runner = session._session._steps
 
         def updates(fetch):
-            return runner.compiled(make_request(graph, fetch), ()).updates
+            return runner.prepare_step(make_request(graph, fetch), ()).updates
 
         assert [name for name, update in graph.updates.items() if not updates(update)] == []
         assert updates(graph.init)

@@ -172,16 +172,16 @@ def test_a_checkpoint_that_is_being_written_is_the_parents():
 
 
 async def test_a_compilation_under_way_is_begun_anew_in_a_child(monkeypatch):
-    begun, released, compile_request = threading.Event(), threading.Event(), compiler.compile_request
+    begun, released, make_compiled_step = threading.Event(), threading.Event(), compiler.make_compiled_step
 
     def held(*args):
         begun.set()
         assert released.wait(60)
-        return compile_request(*args)
+        return make_compiled_step(*args)
 
     with tg.Graph().as_default() as graph:
         y = tg.constant(2.0) * 3.0
-    monkeypatch.setattr(compiler, "compile_request", held)
+    monkeypatch.setattr(compiler, "make_compiled_step", held)
     monkeypatch.setattr(forks.building, "_seconds", 0.01)
     session = tg.Session(graph)
     compiling = asyncio.create_task(session.compile(y))

@@ -149,17 +149,17 @@ async def test_a_session_compiles_what_several_ask_for_once():
 async def test_making_a_step_waits_for_its_compilation_in_a_thread(monkeypatch):
     from tagloom.runtime.steps import compiler
 
-    begun, released, compile_request = threading.Event(), threading.Event(), compiler.compile_request
+    begun, released, make_compiled_step = threading.Event(), threading.Event(), compiler.make_compiled_step
 
     def held(*args):
         begun.set()
         assert released.wait(60)
-        return compile_request(*args)
+        return make_compiled_step(*args)
 
     with tg.Graph().as_default() as graph:
         y = tg.sin(tg.constant(0.0)) + 1.0
     async with tg.Session(graph, settings=tg.Settings(fold=False)) as session:
-        monkeypatch.setattr(compiler, "compile_request", held)
+        monkeypatch.setattr(compiler, "make_compiled_step", held)
         compiling = asyncio.create_task(session.compile(y))
         await until(begun)
         threading.Timer(0.01, released.set).start()
@@ -171,14 +171,14 @@ async def test_making_a_step_waits_for_its_compilation_in_a_thread(monkeypatch):
 async def test_a_compiling_caller_that_is_cancelled_does_not_fail_the_others(monkeypatch):
     from tagloom.runtime.steps import compiler
 
-    begun, released, compile_request = threading.Event(), threading.Event(), compiler.compile_request
+    begun, released, make_compiled_step = threading.Event(), threading.Event(), compiler.make_compiled_step
 
     def held(*args):
         begun.set()
         assert released.wait(60)
-        return compile_request(*args)
+        return make_compiled_step(*args)
 
-    monkeypatch.setattr(compiler, "compile_request", held)
+    monkeypatch.setattr(compiler, "make_compiled_step", held)
     with tg.Graph().as_default() as graph:
         y = tg.constant(1.0) + 1.0
     async with tg.Session(graph) as session:

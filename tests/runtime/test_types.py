@@ -6,7 +6,7 @@ from inspect import Parameter, getsource, signature
 import pytest
 import tagloom as tg
 from tagloom.runtime.session.typed_runs import MakeStep, Run, SyncMakeStep, SyncRun
-from tagloom.runtime.steps.run_options import RunOptions, SyncRunOptions
+from tagloom.runtime.steps.run_options import RunKeywords, SyncRunKeywords
 
 PROTOCOLS = {
     Run: tg.Session.run,
@@ -22,7 +22,7 @@ def overloads(protocol):
     return [node.args.args for node in cls.body if isinstance(node, ast.FunctionDef)]
 
 
-@pytest.mark.parametrize(("session", "options"), [(tg.Session, RunOptions), (tg.SyncSession, SyncRunOptions)])
+@pytest.mark.parametrize(("session", "options"), [(tg.Session, RunKeywords), (tg.SyncSession, SyncRunKeywords)])
 def test_options_of_a_run_have_types(session, options):
     named = [name for name, p in signature(session.run).parameters.items() if p.kind is Parameter.KEYWORD_ONLY]
     assert sorted(options.__annotations__) == sorted(named)

@@ -23,20 +23,18 @@ from ..memory.arbiter import MemoryArbiter
 from ..memory.limits import Limit, set_limits
 from ..memory.session_swap import Swap, Swapping
 from ..observe.trace import Trace
-from ..observe.watch import Watch, buffers_of_run
+from ..observe.watch import Watch
 from ..resources.manager import ResourceManager
 from ..scheduling.blocking_calls import BlockingCalls
-from ..scheduling.priorities import checked_priority
 from ..scheduling.timeouts import check_seconds
 from ..scheduling.worker_pool import WorkerPool
 from ..steps.environment import StepEnvironment
 from ..steps.execution import executor_named
 from ..steps.feeds import resolve_feeds, split_feeds
-from ..steps.observers import check_observers
 from ..steps.outcomes import StepRecord
 from ..steps.report.report import Report
 from ..steps.request import make_request
-from ..steps.run_options import Feeds
+from ..steps.run_options import NO_OPTIONS, Feeds, RunOptions, make_run_options
 from ..steps.runner import REOPEN, StepRunner
 from ..steps.step import Step
 from .observation import SessionView
@@ -245,20 +243,21 @@ class Session(SessionView):
             If there was no place among the session's `max_steps` in time.
         """
         steps = self._steps
-        # From here on the watches end with this call, also if the step is refused or does not compile.
-        watches = () if type(watch) is tuple and not watch else buffers_of_run(watch, self.graph)
+        options = NO_OPTIONS
+        has_watch = type(watch) is not tuple or bool(watch)
+        if has_watch or not (timeout is None and trace is None and report is None and priority is None):
+            options = make_run_options(self.graph, timeout, trace, watch, report, priority)
         watch = ()  # no reference of this frame keeps a watch alive after its reader has dropped it
         try:
-            level = None if priority is None else checked_priority(priority)
             steps.check_admits()
             tensors, values = split_feeds(self.graph, {} if feeds is None else feeds)
             request = make_request(self.graph, fetches)
-            step = steps.compiled(request, tensors, watches, observed=check_observers(trace, report))
-            running = steps.run(request, step, values, timeout, trace, watches, report, level)
+            step = steps.prepare_step(request, tensors, options)
+            running = steps.run(request, step, values, options)
             del feeds, values  # this frame must not keep arrays that the step has used up
             return await running
         finally:
-            for each in watches:
+            for each in options.watches:
                 each.end()
 
     @typed_make_step
@@ -305,7 +304,7 @@ class Session(SessionView):
         watched = self._steps.watches.tensors
         streamed = [Watch(self.graph.as_graph_element(each)).tensor for each in watch]
         for shown in [watched, *(tuple(dict.fromkeys([*watched, each])) for each in streamed)]:
-            await self._steps.compiler.compile(request, tensors, shown, self._steps.check_admits)
+            await self._steps.compiler.find_or_compile_in_thread(request, tensors, shown, self._steps.check_admits)
         return Step(self._steps, request, tensors, feeds)
 
     async def partial_run_setup(
@@ -351,7 +350,7 @@ class Session(SessionView):
         if request.has_handles:
             raise GraphError("handles cannot be fetched in parts", got=fetches, hint="fetch them by run()")
         fed = resolve_feeds(self.graph, feeds)
-        step = self._steps.compiled(request, fed, partial_run=True, observed=trace is not None)
+        step = self._steps.prepare_step(request, fed, RunOptions(trace=trace), partial_run=True)
         return await begin(self._steps, step, trace)
 
     @explained

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 from ...frontend.state.variables import Variable
 from ...ir.tensor import Tensor
 from ...ir.typed import Array, Fetchable, NamedFields
-from ..steps.run_options import Feeds, RunOptions, SyncRunOptions
+from ..steps.run_options import Feeds, RunKeywords, SyncRunKeywords
 from ..steps.step import Step
 from .sync_handles import SyncStep
 
@@ -33,46 +33,46 @@ class Run(Protocol):
 
     @overload
     def __call__(
-        self, fetches: NamedFields, feeds: Feeds = None, **options: Unpack[RunOptions]
+        self, fetches: NamedFields, feeds: Feeds = None, **options: Unpack[RunKeywords]
     ) -> Coroutine[Any, Any, Any]: ...
     @overload
     def __call__(
-        self, fetches: Fetchable[V], feeds: Feeds = None, **options: Unpack[RunOptions]
+        self, fetches: Fetchable[V], feeds: Feeds = None, **options: Unpack[RunKeywords]
     ) -> Coroutine[Any, Any, V]: ...
     @overload
     def __call__(
-        self, fetches: tuple[Fetchable[A], Fetchable[B]], feeds: Feeds = None, **options: Unpack[RunOptions]
+        self, fetches: tuple[Fetchable[A], Fetchable[B]], feeds: Feeds = None, **options: Unpack[RunKeywords]
     ) -> Coroutine[Any, Any, tuple[A, B]]: ...
     @overload
     def __call__(
         self,
         fetches: tuple[Fetchable[A], Fetchable[B], Fetchable[C]],
         feeds: Feeds = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[RunKeywords],
     ) -> Coroutine[Any, Any, tuple[A, B, C]]: ...
     @overload
     def __call__(
-        self, fetches: tuple[Fetchable[V], ...], feeds: Feeds = None, **options: Unpack[RunOptions]
+        self, fetches: tuple[Fetchable[V], ...], feeds: Feeds = None, **options: Unpack[RunKeywords]
     ) -> Coroutine[Any, Any, tuple[V, ...]]: ...
     @overload
     def __call__(
-        self, fetches: Tensors, feeds: Feeds = None, **options: Unpack[RunOptions]
+        self, fetches: Tensors, feeds: Feeds = None, **options: Unpack[RunKeywords]
     ) -> Coroutine[Any, Any, list[Array]]: ...
     @overload
     def __call__(
-        self, fetches: list[Fetchable[Array]], feeds: Feeds = None, **options: Unpack[RunOptions]
+        self, fetches: list[Fetchable[Array]], feeds: Feeds = None, **options: Unpack[RunKeywords]
     ) -> Coroutine[Any, Any, list[Array]]: ...
     @overload
     def __call__(
-        self, fetches: list[Any], feeds: Feeds = None, **options: Unpack[RunOptions]
+        self, fetches: list[Any], feeds: Feeds = None, **options: Unpack[RunKeywords]
     ) -> Coroutine[Any, Any, list[Any]]: ...
     @overload
     def __call__(
-        self, fetches: Mapping[K, Fetchable[Array]], feeds: Feeds = None, **options: Unpack[RunOptions]
+        self, fetches: Mapping[K, Fetchable[Array]], feeds: Feeds = None, **options: Unpack[RunKeywords]
     ) -> Coroutine[Any, Any, dict[K, Array]]: ...
     @overload
     def __call__(
-        self, fetches: Any, feeds: Feeds = None, **options: Unpack[RunOptions]
+        self, fetches: Any, feeds: Feeds = None, **options: Unpack[RunKeywords]
     ) -> Coroutine[Any, Any, Any]: ...
 
 
@@ -80,38 +80,38 @@ class SyncRun(Protocol):
     """Type of `SyncSession.run`."""
 
     @overload
-    def __call__(self, fetches: NamedFields, feeds: Feeds = None, **options: Unpack[SyncRunOptions]) -> Any: ...
+    def __call__(self, fetches: NamedFields, feeds: Feeds = None, **options: Unpack[SyncRunKeywords]) -> Any: ...
     @overload
-    def __call__(self, fetches: Fetchable[V], feeds: Feeds = None, **options: Unpack[SyncRunOptions]) -> V: ...
+    def __call__(self, fetches: Fetchable[V], feeds: Feeds = None, **options: Unpack[SyncRunKeywords]) -> V: ...
     @overload
     def __call__(
-        self, fetches: tuple[Fetchable[A], Fetchable[B]], feeds: Feeds = None, **options: Unpack[SyncRunOptions]
+        self, fetches: tuple[Fetchable[A], Fetchable[B]], feeds: Feeds = None, **options: Unpack[SyncRunKeywords]
     ) -> tuple[A, B]: ...
     @overload
     def __call__(
         self,
         fetches: tuple[Fetchable[A], Fetchable[B], Fetchable[C]],
         feeds: Feeds = None,
-        **options: Unpack[SyncRunOptions],
+        **options: Unpack[SyncRunKeywords],
     ) -> tuple[A, B, C]: ...
     @overload
     def __call__(
-        self, fetches: tuple[Fetchable[V], ...], feeds: Feeds = None, **options: Unpack[SyncRunOptions]
+        self, fetches: tuple[Fetchable[V], ...], feeds: Feeds = None, **options: Unpack[SyncRunKeywords]
     ) -> tuple[V, ...]: ...
     @overload
-    def __call__(self, fetches: Tensors, feeds: Feeds = None, **options: Unpack[SyncRunOptions]) -> list[Array]: ...
+    def __call__(self, fetches: Tensors, feeds: Feeds = None, **options: Unpack[SyncRunKeywords]) -> list[Array]: ...
     @overload
     def __call__(
-        self, fetches: list[Fetchable[Array]], feeds: Feeds = None, **options: Unpack[SyncRunOptions]
+        self, fetches: list[Fetchable[Array]], feeds: Feeds = None, **options: Unpack[SyncRunKeywords]
     ) -> list[Array]: ...
     @overload
-    def __call__(self, fetches: list[Any], feeds: Feeds = None, **options: Unpack[SyncRunOptions]) -> list[Any]: ...
+    def __call__(self, fetches: list[Any], feeds: Feeds = None, **options: Unpack[SyncRunKeywords]) -> list[Any]: ...
     @overload
     def __call__(
-        self, fetches: Mapping[K, Fetchable[Array]], feeds: Feeds = None, **options: Unpack[SyncRunOptions]
+        self, fetches: Mapping[K, Fetchable[Array]], feeds: Feeds = None, **options: Unpack[SyncRunKeywords]
     ) -> dict[K, Array]: ...
     @overload
-    def __call__(self, fetches: Any, feeds: Feeds = None, **options: Unpack[SyncRunOptions]) -> Any: ...
+    def __call__(self, fetches: Any, feeds: Feeds = None, **options: Unpack[SyncRunKeywords]) -> Any: ...
 
 
 class MakeStep(Protocol):

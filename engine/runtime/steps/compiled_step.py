@@ -45,12 +45,9 @@ class CompiledStep:
     """The compiled step of a combination of fetches and feeds, kept by a session.
     Parameters
     ----------
-    graph : Graph
+    program : Program
+        Fetches, targets and feeds in the user's graph, and the tensors watched by the session.
     plan : StepPlan
-    feeds : sequence of Tensor
-    request : Request
-    watched : sequence of Tensor
-        Tensors watched by the session.
     specializations : int
         Number of combinations of feeds' shapes that the step may be compiled for separately.
     is_observed : bool
@@ -134,30 +131,27 @@ class CompiledStep:
 
     def __init__(
         self,
-        graph: Graph,
+        program: Program,
         plan: StepPlan,
-        feeds: Sequence[Tensor],
-        request: Request,
-        watched: Sequence[Tensor] = (),
         specializations: int = 0,
         is_observed: bool = False,
     ) -> None:
-        self.graph: Graph = graph
+        self.graph: Graph = program.graph
         self.plan: Plan = plan.plan
         self.device_plans: tuple[DevicePlan, ...] = plan.devices
         self.schedulers: list[Callable[[], Any] | None] = [None] * len(plan.devices)
         self.counters: StepCounters = _make_counters(plan.devices)
         self.channels: tuple[Channel, ...] = plan.channels
-        self.feeds: tuple[Feed, ...] = tuple(map(Feed, feeds))
+        self.feeds: tuple[Feed, ...] = tuple(map(Feed, program.feeds))
         self.peaks: StepPeaks = StepPeaks()
         # A kernel in a loop counts as unknown, -1: nobody knows the number of its iterations in advance.
         made = [node.made_bytes if node.frame == 0 else -1 for node in self.plan.nodes if node.kind is Kind.KERNEL]
         self.is_light: bool = min(made, default=0) >= 0 and sum(made) <= _LIGHT_BYTES
-        self.tensors: tuple[Tensor, ...] = request.tensors
-        self.targets: tuple[Operation, ...] = request.targets
+        self.tensors: tuple[Tensor, ...] = tuple(program.fetches)
+        self.targets: tuple[Operation, ...] = tuple(program.targets)
         self.shows: dict[str, str] = {node.name: node.attrs["key"] for node in self.plan.nodes if node.type == "Watch"}
         shown = set(self.shows.values())
-        self.watched: tuple[Tensor, ...] = tuple(tensor for tensor in watched if tensor.name in shown)
+        self.watched: tuple[Tensor, ...] = tuple(tensor for tensor in program.watched if tensor.name in shown)
         ends = [node.attrs for node in self.plan.nodes if node.type == "PartialEnd"]
         self.needs: dict[Any, Any] = {attrs["key"]: attrs["needs"] for attrs in ends}
         self.constants: list[Any] = []  # charges of the constants
@@ -165,7 +159,7 @@ class CompiledStep:
         self.counter_pool: list[CompiledStep] = []
         self.is_observed: bool = is_observed
         self.not_clustered: dict[str, tuple[str, ...]] = by_reason(plan.not_clustered)
-        self.fed_shapes: FedShapes = FedShapes(feeds, specializations)
+        self.fed_shapes: FedShapes = FedShapes(program.feeds, specializations)
         kernels = {node.type for node in self.plan.nodes if node.kind is Kind.KERNEL}
         self.updates: bool = any(map(updates_variable, kernels))
         self.uses_variables: bool = any(map(uses_variable, kernels))
@@ -227,7 +221,7 @@ def _make_counters(parts: Sequence[DevicePlan]) -> StepCounters:
     return StepCounters([(each.plan, each.tables.loop_counts, each.tables.clusters) for each in parts])
 
 
-def compile_request(
+def make_compiled_step(
     graph: Graph, request: Request, feeds: Sequence[Tensor], target: Target, watched: Sequence[Tensor] = ()
 ) -> CompiledStep:
     """Compile fetches and feeds into a step, and warn of unused operations that the user probably forgot.
@@ -245,4 +239,4 @@ def compile_request(
     except TagloomError as error:
         error.operation = users_own(graph, error.operation)
         raise
-    return CompiledStep(graph, plan, feeds, request, watched, most, target.observed)
+    return CompiledStep(program, plan, most, target.observed)

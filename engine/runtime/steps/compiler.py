@@ -19,7 +19,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..devices.simulated_time import hold_clocks
 from .cache import StepCache
-from .compiled_step import CompiledStep, compile_request
+from .compiled_step import CompiledStep, make_compiled_step
 from .environment import StepEnvironment
 from .fed_shapes import Shapes
 from .outcomes import StepCounts
@@ -64,7 +64,7 @@ class StepCompiler:
         self._growths = 0  # times that a step was compiled for operations which were added after others had run
         self._under_way: UnderWay[tuple[CompiledStep, float]] = UnderWay()  # compilations in threads, by their keys
 
-    def compiled(
+    def find_or_compile(
         self,
         request: Request,
         feeds: Tensors,
@@ -99,7 +99,7 @@ class StepCompiler:
             self._keep_step(key, step, seconds, may_wait=not partial_run)
         return step
 
-    async def compile(
+    async def find_or_compile_in_thread(
         self,
         request: Request,
         feeds: Tensors,
@@ -111,7 +111,7 @@ class StepCompiler:
         """Return a step from the cache or compiled in a thread; cache nothing if the session is closed meanwhile.
 
         Several callers of the same step at the same time share a single compilation. A cancelled caller only stops
-        waiting. See `compiled` for the parameters.
+        waiting. See `find_or_compile` for the parameters.
         """
         key = self._cache_key(request, feeds, watched, False, observed, shapes)
         source = user_source()
@@ -134,7 +134,7 @@ class StepCompiler:
             except asyncio.CancelledError:
                 if not compiling.cancelled() or is_being_cancelled():
                     raise
-                continue  # `compiled` withdrew it before a thread began, and compiled the step on the event loop
+                continue  # `find_or_compile` withdrew it before a thread began, and compiled the step on the event loop
             check_admits()
             if key not in self.cache:
                 self._keep_step(key, made, seconds)
@@ -179,7 +179,7 @@ class StepCompiler:
     ) -> tuple[CompiledStep, float]:
         """Return a compiled step and its compilation time in seconds; safe on any thread."""
         began = perf_counter()
-        step = compile_request(self.graph, request, feeds, target, watched)
+        step = make_compiled_step(self.graph, request, feeds, target, watched)
         seconds = perf_counter() - began
         operations = sum(len(each.plan.nodes) for each in step.device_plans)
         wanted: list[Tensor | Operation] = [*request.tensors, *request.targets]

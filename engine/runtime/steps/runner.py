@@ -35,8 +35,9 @@ from .environment import StepEnvironment
 from .execution import Execution
 from .memory_places import MemoryPlaces
 from .outcomes import Hook, RandomState, StepCounts, names_of
-from .report.report import Report, fill_report
+from .report.report import fill_report
 from .request import Request
+from .run_options import NO_OPTIONS, RunOptions
 from .tensor_handle import TensorHandle, check_on_host
 
 if TYPE_CHECKING:
@@ -179,27 +180,27 @@ class StepRunner:
             self.is_stranded = True
             self.environment.arbiter.strand()
 
-    def compiled(
+    def prepare_step(
         self,
         request: Request,
         feeds: tuple[Tensor, ...],
-        watches: Sequence[WatchBuffer] = (),
+        options: RunOptions = NO_OPTIONS,
         partial_run: bool = False,
-        observed: bool = False,
     ) -> CompiledStep:
         """Return the compiled step of fetches and feeds, with the watches of the session and of a run.
 
-        An `observed` step, with a trace or a report of its own, has an instance for each operation of the graph.
+        The step of a run with a trace or a report has an instance for each operation of the graph.
 
         Raises
         ------
         GraphError
             If the step does not compute a tensor watched by the run, or cannot be compiled.
         """
-        watched = self.watches.tensors
+        watched, watches = self.watches.tensors, options.watches
         if watches:
             watched = tuple(dict.fromkeys([*watched, *(watch.tensor for watch in watches)]))
-        step = self.compiler.compiled(request, feeds, watched, partial_run, observed)
+        observed = options is not NO_OPTIONS and options.is_observed
+        step = self.compiler.find_or_compile(request, feeds, watched, partial_run, observed)
         for watch in watches:
             if watch.tensor not in set(step.watched):
                 refuse_watch(watch.tensor)
@@ -210,22 +211,19 @@ class StepRunner:
         request: Request,
         step: CompiledStep,
         values: Sequence[Any],
-        timeout: float | None = None,
-        trace: Trace | None = None,
-        watches: Sequence[WatchBuffer] = (),
-        report: Report | None = None,
-        level: int | None = None,
+        options: RunOptions = NO_OPTIONS,
     ) -> Coroutine[Any, Any, Any]:
         """Return a coroutine that runs a step when there is a place for it, and returns the fetched values."""
+        timeout = options.timeout
         if timeout is None:
-            timeout = self.timeout
+            timeout = self.timeout  # of the moment of the call: the step may wait for its place
         else:
             check_seconds(timeout)
         came = perf_counter()
-        running = self._run_step(request, step, values, timeout, trace, watches, report, came)
+        running = self._run_step(request, step, values, options, timeout, came)
         if self.admission is not None or self.counts.hook is not None:
             running = self._run_admitted(running, step, came)
-        return running if level is None else run_at(level, running)
+        return running if options.priority is None else run_at(options.priority, running)
 
     async def _run_admitted(self, running: Coroutine[Any, Any, Any], step: CompiledStep, came: float) -> Any:
         """Run a step in its place among `max_steps`, and tell the hooks of its begin and end."""
@@ -263,10 +261,8 @@ class StepRunner:
         request: Request,
         step: CompiledStep,
         values: Sequence[Any],
+        options: RunOptions,
         timeout: float | None,
-        trace: Trace | None,
-        watches: Sequence[WatchBuffer],
-        report: Report | None,
         came: float,
     ) -> Any:
         """Convert feeds, specialize, wait for the boundary and memory, in this order; then run the step and pack."""
@@ -279,17 +275,17 @@ class StepRunner:
             feeds = await self._copy_feeds_to_host(step, feeds)
             self.check_admits()
         step = self._specialize_step(request, step, feeds)
-        watches = self._watches_of(step, watches)
+        watches = self._watches_of(step, options.watches)
         if self.boundary.holds_back(step):
             await self.boundary.pass_by(step)
             self.check_admits()
         claim = None
         if self.memory.is_limited:
             claim, timeout = await self.memory.place(step, feeds, timeout)
-        shared = step
+        shared, report = step, options.report
         if report is not None:
             step = shared.with_private_counters(self.environment.settings)
-        execution = self._begin_in_memory(claim, step, feeds, watches, trace)
+        execution = self._begin_in_memory(claim, step, feeds, watches, options.trace)
         # This frame and its callers' live as long as the step, and must not keep fed arrays that the step has used up.
         del values, feeds
         self.running.add(execution)
@@ -386,7 +382,9 @@ class StepRunner:
             return step
         try:
             feeds = tuple([feed.tensor for feed in step.feeds])
-            found = self.compiler.compiled(request, feeds, step.watched, observed=step.is_observed, shapes=shapes)
+            found = self.compiler.find_or_compile(
+                request, feeds, step.watched, observed=step.is_observed, shapes=shapes
+            )
         except (GraphError, DeviceMemoryError):
             step.fed_shapes.decline(shapes)
             return step

@@ -14,13 +14,12 @@ from ...compile.partition import Partitioned, to_dot, to_text
 from ...ir.program import Program
 from ...ir.tensor import Tensor
 from ..observe.trace import Trace
-from ..observe.watch import Watch, buffers_of_run
-from ..scheduling.priorities import checked_priority
+from ..observe.watch import Watch
 from .feeds import fed_parts
-from .observers import check_observers
 from .outcomes import names_of
 from .report.report import Report
 from .request import Request
+from .run_options import NO_OPTIONS, make_run_options
 
 if TYPE_CHECKING:
     from .runner import StepRunner
@@ -52,7 +51,7 @@ class Step(Generic[R_co]):
         self._request = request
         self._feeds = feeds
         self._keys = tuple(keys) if any(map(nest.is_container, keys)) else None  # with structures
-        self._compile_step()
+        self._prepare()
 
     def __repr__(self) -> str:
         return (
@@ -63,10 +62,10 @@ class Step(Generic[R_co]):
         """Return the text of `to_text` for a notebook, below a line with the names of fetches and feeds."""
         return make_text(f"{self!r}\n{self.to_text()}")
 
-    def _compile_step(self) -> None:
+    def _prepare(self) -> None:
         self._version = self._runner.graph.version
         self._watched = self._runner.watches.tensors
-        self._compiled = self._runner.compiled(self._request, self._feeds)
+        self._compiled = self._runner.prepare_step(self._request, self._feeds)
 
     async def __call__(
         self,
@@ -82,25 +81,26 @@ class Step(Generic[R_co]):
         An edge of the graph changed by ``Operation.update_input`` since the last call causes a new compilation.
         """
         runner = self._runner
-        watches = () if type(watch) is tuple and not watch else buffers_of_run(watch, runner.graph)
+        options = NO_OPTIONS
+        has_watch = type(watch) is not tuple or bool(watch)
+        if has_watch or not (timeout is None and trace is None and report is None and priority is None):
+            options = make_run_options(runner.graph, timeout, trace, watch, report, priority)
         watch = ()  # a watch ends when nobody else holds it, and this frame lives as long as the step runs
         try:
-            level = None if priority is None else checked_priority(priority)
             runner.check_admits()
             given = self._flatten_values(values)
             if self._version != runner.graph.version or self._watched is not runner.watches.tensors:
-                self._compile_step()
+                self._prepare()
             compiled = self._compiled
-            if watches or trace is not None or report is not None:
-                observed = check_observers(trace, report)
-                compiled = runner.compiled(self._request, self._feeds, watches, observed=observed)
-            running = runner.run(self._request, compiled, given, timeout, trace, watches, report, level)
+            if options is not NO_OPTIONS and (options.watches or options.is_observed):
+                compiled = runner.prepare_step(self._request, self._feeds, options)
+            running = runner.run(self._request, compiled, given, options)
             del values, given  # this frame must not keep arrays that the step has used up
             result: R_co = await running
             return result
         finally:
             # Also of a refused run: else a reader of the watch would wait for ever.
-            for each in watches:
+            for each in options.watches:
                 each.end()
 
     def stream(
