@@ -5,17 +5,18 @@ import tagloom as tg
 from tagloom.compile import Target
 from tagloom.kernels.scheduler.state import live_counts
 from tagloom.ops.support.context import StepContext
+from tagloom.runtime.reference.execution import ReferenceExecution
 from tagloom.runtime.resources.manager import ResourceManager
 from tagloom.runtime.steps.compiled_step import make_compiled_step
 from tagloom.runtime.steps.environment import StepEnvironment
-from tagloom.runtime.steps.execution import Execution, ReferenceExecution
+from tagloom.runtime.steps.execution import MachineExecution
 from tagloom.runtime.steps.request import make_request
 
 from tests.property.interpret import evaluate, initial_values
 from tests.property.translate import build
 
 WINDOWS = (1, 2, 7, 32)
-SHUFFLES = {Execution: (None, 1, 2, 3), ReferenceExecution: (None, 1)}
+SHUFFLES = {MachineExecution: (None, 1, 2, 3), ReferenceExecution: (None, 1)}
 
 
 async def run_everywhere(built, feeds, initial, salt):

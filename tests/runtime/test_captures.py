@@ -104,7 +104,7 @@ async def test_many_steps_and_captures_at_once(executor):
     assert len({each["a"] for each in seen}) > 3
 
 
-async def test_a_step_that_a_step_asks_for_is_not_held_back():
+async def test_a_step_that_a_step_asks_for_is_not_held_back(executor):
     """The step that is waited for waits for it."""
     with tg.Graph().as_default() as graph:
         a, b = tg.Variable(0.0, name="a"), tg.Variable(0.0, name="b")
@@ -122,7 +122,7 @@ async def test_a_step_that_a_step_asks_for_is_not_held_back():
         outer = b.assign_add(tg.py_function(ask, [0.0], "float32", output_shapes=[])).op
         init = tg.global_variables_initializer()
     capturing = None
-    async with tg.Session(graph) as session:
+    async with tg.Session(graph, executor=executor) as session:
         await session.run(init)
         running = asyncio.ensure_future(session.run(outer))
         await asked.wait()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagloom as tg
-from tagloom.runtime.steps.execution import Execution
+from tagloom.runtime.steps.execution import MachineExecution
 from tagloom.streams import DeviceClosed, LatencyDevice, ManualDevice, VirtualClock
 
 from bench.parallel_iterations import ideal, program
@@ -238,7 +238,7 @@ async def test_a_timeout_that_can_not_say_what_went_on_still_ends_the_step(graph
 
     result = tg.py_function(forever, [], [])
     async with tg.Session(graph) as session:
-        monkeypatch.setattr(Execution, "activity", lambda self: 1 / 0)
+        monkeypatch.setattr(MachineExecution, "activity", lambda self: 1 / 0)
         with pytest.raises(tg.StepTimeout):
             await session.run(result, timeout=0.01)
     assert "could not be listed" in caplog.text

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
 import numpy as np
@@ -59,8 +59,26 @@ def charge_all(arrays: Mapping[Pool, Iterable[object]]) -> list[Any]:
     return [charge for pool, own in arrays.items() for charge in pool.charge_external(own)]
 
 
+class HeldBytes(NamedTuple):
+    """Bytes of a step's arrays on a device with a limit.
+
+    Attributes
+    ----------
+    pool : Pool
+        Memory of the device.
+    used : int
+        Bytes in use now.
+    peak : int
+        Most bytes in use so far.
+    """
+
+    pool: Pool
+    used: int
+    peak: int
+
+
 class Holder(Protocol):
-    """Interface of a step under way for its claim; implemented by `Execution`."""
+    """Interface of a step under way for its claim; implemented by `MachineExecution`."""
 
     @property
     def waiter(self) -> asyncio.Future[None] | None: ...
@@ -71,7 +89,7 @@ class Holder(Protocol):
     @property
     def waits_for_functions(self) -> bool: ...
     def active(self) -> list[str]: ...
-    def bytes_held(self) -> Sequence[tuple[Pool, int, int]]: ...
+    def bytes_held(self) -> Sequence[HeldBytes]: ...
     def wake(self) -> None: ...
 
 
@@ -107,7 +125,7 @@ class MemoryClaim:
         True if the feeds are charged.
     is_paused : bool
         True if the step waits for other steps or its user, so that no memory is reserved.
-    holder : Execution or None
+    holder : Holder or None
         Execution of the step, from its begin on.
     constants : mapping of Pool to list
         Constants that are charged as the step begins, and outlive the step.

@@ -21,7 +21,7 @@ class StepSwap(Protocol):
 
 
 class RunningStep(Protocol):
-    """Interface of a step under way for the arbiter; implemented by `Execution`.
+    """Interface of a step under way for the arbiter; implemented by `MachineExecution`.
 
     Attributes
     ----------

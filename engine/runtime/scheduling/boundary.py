@@ -20,6 +20,14 @@ class UsesVariables(Protocol):
     def uses_variables(self) -> bool: ...
 
 
+class UnderWay(Protocol):
+    """Interface of a step under way."""
+
+    @property
+    def step(self) -> Any: ...
+    def owns_task(self, task: object) -> bool: ...
+
+
 class StepBoundary:
     """Barrier to steps that change variables, or also read them, until running steps of this kind have ended.
 
@@ -29,7 +37,7 @@ class StepBoundary:
     Parameters
     ----------
     running : collection
-        Executions under way, each with its `step`, and perhaps with the `tasks` of its instances.
+        Steps and partial runs under way.
 
     Attributes
     ----------
@@ -37,7 +45,7 @@ class StepBoundary:
         True if steps that change variables are held back; callers need not call `holds_back` otherwise.
     """
 
-    def __init__(self, running: Collection[Any]) -> None:
+    def __init__(self, running: Collection[UnderWay]) -> None:
         self.is_held: bool = False
         self._running = running
         self._opened: asyncio.Event | None = None  # set when steps may go on; None while nobody holds them back
@@ -117,4 +125,4 @@ class StepBoundary:
     def _is_asked_for_by_step(self) -> bool:
         """Return True if the current task is a task of a running step."""
         task = asyncio.current_task()
-        return any(task in getattr(each, "tasks", ()) for each in self._running)
+        return any(each.owns_task(task) for each in self._running)

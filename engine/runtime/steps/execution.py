@@ -7,7 +7,7 @@ instances as tasks, returns their results to the machine, and on an error or a c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from ...base.tags import DEAD
 from ...base.waiting import wait_shielded
 from ...compile.plan.plan import Plan
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.memory.pool import Pool
 from ...kernels.scheduler.group import MachineGroup
 from ...kernels.scheduler.limited import LimitedMachine
 from ...kernels.scheduler.optask import OpTask, start_task
@@ -26,25 +25,26 @@ from ..devices.device_values import copies_over
 from ..devices.session_devices import SessionDevice, check_arrays
 from ..devices.simulated_time import hold_clocks
 from ..memory.arbiter import MemoryArbiter
-from ..memory.claims import MemoryClaim
+from ..memory.claims import HeldBytes, MemoryClaim
 from ..observe.trace import DEVICE, Trace, recorder_of
 from ..scheduling.time_slices import time_slices_of
 from ..scheduling.worker_pool import WakeupFd
 from .compiled_step import CompiledStep
-from .counters import Cluster, StepCounters
+from .counters import StepCounters
 from .environment import StepEnvironment
 from .expiry import start_timer
 from .failures import complete
-from .launch import charge_feeds, counters_of, launch, switch_outcomes
+from .launch import Drain, counters_of, launch, switch_outcomes
 from .queue_uses import instances_of_feeds, serve_each_other
-from .stalls import stall_timer
+from .stalls import Activity, stall_timer
 
 if TYPE_CHECKING:
     from ...swap.swapper import StepSwapper
-    from ..reference.executor import ReferenceMachine
+    from ..reference.execution import ReferenceExecution
+    from .machine import EndedMachine, Machine, Ticket
 
 
-class Execution:
+class MachineExecution:
     """A step on the step machine.
 
     Parameters
@@ -98,8 +98,11 @@ class Execution:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.time_slices: TimeSlices = time_slices or time_slices_of(self.loop)
         self.seconds: float = environment.settings.drain_seconds
-        self.machine, self.drain, self.holds = launch(step, context, feeds, environment, recorder_of(trace))
-        self.counts: StepCounters = counters_of(step, self.machine)
+        launched = launch(step, context, feeds, environment, recorder_of(trace))
+        self.machine: Machine = launched.machine
+        self.drain: Drain = launched.drain
+        self.holds: list[Any] = launched.holds
+        self.counts: StepCounters = counters_of(step, launched.machine)
         self.swaps: list[StepSwapper] = self.machine.swaps
         for swap in self.swaps:
             # The end of a copy frees memory, so it wakes the step; a failed copy ends the step.
@@ -107,7 +110,7 @@ class Execution:
             if trace is not None:
                 swap.copies.show = partial(trace.add_copy, swap.counts.device if len(step.device_plans) > 1 else DEVICE)
         self.wakeup: WakeupFd | None = None  # readable when a worker has ended a kernel
-        self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
+        self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[Ticket, Awaitable[Any]]] = {}
         self.waiter: asyncio.Future[None] | None = None
         self.owner: asyncio.Task[Any] | None = None  # the task that runs the step, once the step waits
         self.why_no_room: str = ""  # description of the holders of memory that the step did not get
@@ -259,11 +262,29 @@ class Execution:
                 self.waiter = None
                 self.arbiter.unblock(self)
 
-    def bytes_held(self) -> list[tuple[Pool, int, int]]:
-        """Return for each device with a limit its pool, the bytes of the step's arrays in use, and their peak."""
-        machine = getattr(self, "machine", None)
-        if machine is None:
+    @property
+    def holder(self) -> MachineExecution:
+        """The execution itself, for the claim on memory: it counts the bytes of its arrays."""
+        return self
+
+    @property
+    def has_ended(self) -> bool:
+        """True if `run` has ended and has released everything."""
+        return not hasattr(self, "machine")  # deleted by `run`
+
+    def switch_outcomes(self) -> dict[int, Any]:
+        """Return the predicates of the root frame's Switches, by their nodes in the plan of the whole step."""
+        return switch_outcomes(self.step, self.machine)
+
+    def owns_task(self, task: object) -> bool:
+        """Return True if `task` runs an asynchronous instance of this step."""
+        return task in self.tasks
+
+    def bytes_held(self) -> list[HeldBytes]:
+        """Return the bytes of the step's arrays on each device with a limit."""
+        if self.has_ended:
             return []
+        machine = self.machine
         if isinstance(machine, MachineGroup):
             sizes = machine.bytes_held
         else:
@@ -273,7 +294,7 @@ class Execution:
             devices[part.device].pool if devices else self.context.contexts.pool for part in self.step.device_plans
         ]
         return [
-            (pool, *size)
+            HeldBytes(pool, *size)
             for pool, size in zip(pools, sizes, strict=True)
             if pool is not None and pool.limit is not None
         ]
@@ -316,7 +337,7 @@ class Execution:
         names = {task.get_name() for task, (_, each) in self.tasks.items() if not _is_from_others(each)}
         return bool(self.machine.offloaded or names - instances_of_feeds(self.step))
 
-    def shares_a_queue(self, other: Execution) -> bool:
+    def shares_a_queue(self, other: MachineExecution) -> bool:
         """Return True if this step would put the elements, or make the room in a queue, that `other` waits for."""
         return serve_each_other(self.step, other.step)
 
@@ -353,93 +374,37 @@ class Execution:
         failure = self.machine.failure
         return asyncio.CancelledError("the step was cancelled") if failure is None else failure[2]
 
-    def activity(self) -> tuple[list[str], list[str]]:
+    def activity(self) -> Activity:
         """Return the names of the asynchronous instances in flight, and why all iterations wait (rule 50)."""
-        return self.active(), self.machine.dump()
+        return Activity(self.active(), self.machine.dump())
 
     def active(self) -> list[str]:
         """Return the names of the asynchronous instances in flight."""
         return [task.get_name() for task in self.tasks]
 
 
-class ReferenceExecution:
-    """A step on the reference executor, with a task for each instance."""
-
-    def __init__(
-        self,
-        step: CompiledStep,
-        context: StepContext,
-        feeds: list[Any],
-        environment: StepEnvironment,
-        trace: Trace | None = None,
-        time_slices: TimeSlices | None = None,
-    ) -> None:
-        self.step = step
-        self.context = context
-        self.claim: MemoryClaim | None = None  # set by MemoryPlaces, if a device has a limit
-        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self.holds: list[Any] = charge_feeds(context.contexts, feeds, step, context)
-        from ..reference.executor import ReferenceMachine
-
-        self.machine: ReferenceMachine = ReferenceMachine(
-            step.plan, context, feeds, environment.settings.shuffle_seed, environment.guard, recorder_of(trace)
-        )
-        counts = (step.plan, self.machine.counts.loop_counts, list[Cluster])
-        self.counts: StepCounters = StepCounters([counts], unmoved="the reference executor does not swap")
-
-    async def run(self, timeout: float | None = None) -> list[Any]:
-        """Run the step to its end and return the fetched arrays; raises the first failure."""
-        timer, stall = start_timer(self, timeout), stall_timer(self)
-        try:
-            await self.machine.run()
-            return outcome(self.step, self.machine, self.step.plan)
-        finally:
-            if timer is not None:
-                timer.cancel()
-            if stall is not None:
-                stall.cancel()
-            self.holds.clear()
-            try:
-                if self.context.number in self.context.resources.of_steps:
-                    await self.context.resources.aclose_step(self.context.number)
-            finally:
-                self.machine.failure = None  # the error's traceback holds the machine
-                del self.machine
-
-    def abort(self, error: BaseException) -> None:
-        """End the step with `error`, which came from outside."""
-        self.machine.abort(error)
-
-    def release(self) -> None:
-        """Release the resources of a step that was never run, or will not go on."""
-        self.holds.clear()
-
-    def activity(self) -> tuple[list[str], list[str]]:
-        """Return the names of the running instances, and a line of state for each."""
-        names = self.active()
-        return names, [f"{name} is active" for name in names]
-
-    def active(self) -> list[str]:
-        """Return the names of the running instances."""
-        return sorted(task.get_name() for task in self.machine.tasks)
+_EXECUTORS = ("machine", "reference")
 
 
-_EXECUTORS: dict[str, Any] = {"machine": Execution, "reference": ReferenceExecution}
-
-
-def executor_named(name: str, devices: Sequence[SessionDevice], is_guarded: bool = False) -> Any:
-    """Return the executor class `name` for a session's devices; GraphError if unknown, or unfit for the devices."""
+def executor_named(
+    name: str, devices: Sequence[SessionDevice], is_guarded: bool = False
+) -> type[MachineExecution] | type[ReferenceExecution]:
+    """Return the class of executions `name` for a session's devices; GraphError if unknown, or unfit for them."""
     check_arrays(devices, is_guarded)
     if name not in _EXECUTORS:
         raise GraphError(
             "no such executor", wanted=" or ".join(_EXECUTORS), got=name, hint="leave it out for the step machine"
         )
-    if name == "reference" and any(each.is_simulated or each.device.arrays is not None for each in devices):
+    if name == "machine":
+        return MachineExecution
+    if any(each.is_simulated or each.device.arrays is not None for each in devices):
         raise GraphError("the reference executor has no streams", hint="leave executor= or the devices out")
-    return _EXECUTORS[name]
+    from ..reference.execution import ReferenceExecution  # here, as sessions run on the step machine
+
+    return ReferenceExecution
 
 
-def outcome(step: CompiledStep, machine: Any, plan: Plan) -> list[Any]:
+def outcome(step: CompiledStep, machine: EndedMachine, plan: Plan) -> list[Any]:
     """Return the fetched arrays of a finished machine, or raise its failure, completed with the node of `plan`."""
     try:
         if machine.failure is not None:

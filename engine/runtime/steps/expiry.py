@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...base.errors import StepTimeout
 from ...base.source_lines import Source, user_source
 from .stalls import describe_order
+
+if TYPE_CHECKING:
+    from .machine import StepUnderWay
 
 _logger = logging.getLogger("tagloom")
 _NAMED = 4  # instances that the text of a timeout names
 _NOTED = 40  # lines of state that its note holds
 
 
-def start_timer(execution: Any, timeout: float | None, what: str = "the step") -> asyncio.TimerHandle | None:
+def start_timer(execution: StepUnderWay, timeout: float | None, what: str = "the step") -> asyncio.TimerHandle | None:
     """Start a timer that ends a step with StepTimeout after `timeout` seconds; `what` names the step in the error."""
     if timeout is None or timeout == inf:
         return None
     return asyncio.get_running_loop().call_later(timeout, _abort_expired, execution, timeout, what, user_source())
 
 
-def _abort_expired(execution: Any, timeout: float, what: str, source: Source | None) -> None:
+def _abort_expired(execution: StepUnderWay, timeout: float, what: str, source: Source | None) -> None:
     """Abort a step with a StepTimeout that names the active instances and the calls held up by them."""
     try:
         active, lines = execution.activity()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...compile import DevicePlan
 from ...kernels.memory.contexts import KernelContexts
@@ -25,14 +25,33 @@ from .environment import StepEnvironment
 
 if TYPE_CHECKING:
     from ...swap.swapper import StepSwapper
+    from .machine import EndedMachine
 
 Drain = Callable[[float], bool]
 Devices = Sequence[SessionDevice]
 
 
+class Launched(NamedTuple):
+    """The started machines of a step.
+
+    Attributes
+    ----------
+    machine : StepMachine or MachineGroup
+        The machine, or all machines as a group.
+    drain : callable
+        Drains the machine in private contexts.
+    holds : list
+        Objects that charge the fed arrays to their devices as long as they live.
+    """
+
+    machine: StepMachine | MachineGroup
+    drain: Drain
+    holds: list[Any]
+
+
 def launch(
     step: CompiledStep, context: StepContext, feeds: list[Any], environment: StepEnvironment, recorder: Any = None
-) -> tuple[StepMachine | MachineGroup, Drain, list[Any]]:
+) -> Launched:
     """Start the machines of a step.
 
     Parameters
@@ -46,18 +65,13 @@ def launch(
     recorder : Recorder, optional
         Recorder of instances, for a trace.
 
-    Returns
-    -------
-    StepMachine or MachineGroup
-        The machine, or all machines as a group.
-    callable
-        Drains the machine in private contexts.
-    list
-        Objects that charge the fed arrays to their devices as long as they live.
+    Raises
+    ------
+    DeviceMemoryError
+        If the fed arrays do not fit.
     """
     if len(step.device_plans) > 1:
-        group, holds = _launch_group(step, context, feeds, environment, recorder)
-        return group, group.drain, holds
+        return _launch_group(step, context, feeds, environment, recorder)
     part, devices, contexts = step.device_plans[0], environment.devices, context.contexts
     swap = None if environment.swapping is None else _open_swapper(part, devices, environment.swapping)
     # The context as passed suits the session's first device, with NumPy arrays and without swapping.
@@ -74,13 +88,12 @@ def launch(
     )
     # No lambda: the traceback of a kernel's error would keep its frame, and with it the machine.
     run: Callable[..., bool] = contexts.run
-    drain = partial(run, machine.drain)
-    return machine, drain, holds
+    return Launched(machine, partial(run, machine.drain), holds)
 
 
 def _launch_group(
     step: CompiledStep, context: StepContext, feeds: list[Any], environment: StepEnvironment, recorder: Any
-) -> tuple[MachineGroup, list[Any]]:
+) -> Launched:
     """Start a machine for each device, joined by a rendezvous; return their group and the charges of feeds."""
     devices, swapping = environment.devices, environment.swapping
     how = {
@@ -114,7 +127,7 @@ def _launch_group(
     # Each device numbers its own fetches: the group finds fetch k of the step at (machine, number there).
     places = {k: (i, n) for i, part in enumerate(step.device_plans) for n, k in enumerate(part.fetches)}
     group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
-    return group, holds
+    return Launched(group, group.drain, holds)
 
 
 def fed_arrays(step: CompiledStep, feeds: list[Any], environment: StepEnvironment) -> dict[Pool, list[Any]]:
@@ -191,7 +204,7 @@ def charge_feeds(contexts: KernelContexts, feeds: list[Any], step: CompiledStep,
         raise explain_refusal(error, "the values fed", [step], contexts.pool, context.resources) from None
 
 
-def switch_outcomes(step: CompiledStep, machine: Any) -> dict[int, Any]:
+def switch_outcomes(step: CompiledStep, machine: EndedMachine) -> dict[int, Any]:
     """Return the predicates of the root frame's Switches, by their nodes in the plan of the whole step."""
     if not isinstance(machine, MachineGroup):
         return machine.switch_outcomes()  # type: ignore[no-any-return]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...base.errors import DeviceMemoryError, StepTimeout, TagloomError
 from ...kernels.memory.pool import MemoryLimitError
@@ -19,6 +19,9 @@ from .compiled_step import CompiledStep
 from .environment import StepEnvironment
 from .launch import fed_arrays
 from .outcomes import StepCounts, names_of
+
+if TYPE_CHECKING:
+    from .machine import Execution
 
 
 class MemoryPlaces:
@@ -101,19 +104,18 @@ class MemoryPlaces:
             self._counts.note(failure)
             raise failure from None
 
-    def fill(self, claim: MemoryClaim | None, execution: Any) -> None:
+    def fill(self, claim: MemoryClaim, execution: Execution) -> None:
         """Note that a step has begun and holds its feeds."""
-        if claim is not None:
-            claim.begin(execution if self._counts_peaks else None)
-            execution.claim = claim
+        claim.begin(execution.holder)
+        execution.claim = claim
 
-    def enter(self, execution: Any) -> MemoryClaim | None:
+    def enter(self, execution: Execution) -> MemoryClaim | None:
         """Return the claim of a partial run, which reserves nothing: a partial run waits for its user."""
         if not self.is_limited or not self._counts_peaks:
             return None
         claim = self._environment.arbiter.claim({}, None, is_light=True, what=_step_label(execution.step))
         self._environment.arbiter.enter(claim)
-        claim.begin(execution)
+        claim.begin(execution.holder)
         return claim
 
     async def place_part(
@@ -166,11 +168,10 @@ class MemoryPlaces:
             found.got = f"{found.got}; {note}"
         return found
 
-    def leave(self, claim: MemoryClaim | None) -> None:
+    def leave(self, claim: MemoryClaim) -> None:
         """Release the claim of an ended step, or of a step refused before its begin."""
-        if claim is not None:
-            around.set(tuple(each for each in around.get() if each is not claim))
-            self._environment.arbiter.release(claim)
+        around.set(tuple(each for each in around.get() if each is not claim))
+        self._environment.arbiter.release(claim)
 
     def send_away(self, make_error: Callable[[], TagloomError]) -> None:
         """End the waits of all steps that have not begun, each with an error of `make_error`."""

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...base.errors import GraphError, SessionClosed, StepTimeout
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
 from ..observe.latency import LatencyCounter
 from .compiled_step import CompiledStep
+from .request import Request
 
 _logger = logging.getLogger("tagloom")
 
@@ -236,6 +239,7 @@ def outcome_of(error: BaseException | None) -> str:
     return "cancelled" if isinstance(error, asyncio.CancelledError | SessionClosed) else "failed"
 
 
-def names_of(step: Any) -> tuple[str, ...]:
+def names_of(step: CompiledStep | Request) -> tuple[str, ...]:
     """Return the names of the tensors and operations of a step or request."""
-    return tuple(element.name for element in (*step.tensors, *step.targets))
+    elements: list[Tensor | Operation] = [*step.tensors, *step.targets]
+    return tuple([element.name for element in elements])

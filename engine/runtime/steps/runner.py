@@ -32,7 +32,7 @@ from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
 from .compiler import StepCompiler
 from .environment import StepEnvironment
-from .execution import Execution
+from .execution import MachineExecution
 from .memory_places import MemoryPlaces
 from .outcomes import Hook, RandomState, StepCounts, names_of
 from .report.report import fill_report
@@ -41,6 +41,8 @@ from .run_options import NO_OPTIONS, RunOptions
 from .tensor_handle import TensorHandle, check_on_host
 
 if TYPE_CHECKING:
+    from ..reference.execution import ReferenceExecution
+    from .machine import Execution, StepUnderWay
     from .partial.partial_run import PartialRunState
 
 _UNWATCHED: Mapping[str, Watcher] = {}
@@ -56,7 +58,7 @@ class StepRunner:
     graph : Graph
     environment : StepEnvironment
     executor : type
-        Execution or ReferenceExecution.
+        MachineExecution or ReferenceExecution.
     timeout : float or None
         Default timeout of steps, in seconds.
     max_steps : int or None
@@ -83,7 +85,7 @@ class StepRunner:
         self,
         graph: Graph,
         environment: StepEnvironment,
-        executor: Any,
+        executor: type[MachineExecution] | type[ReferenceExecution],
         timeout: float | None,
         max_steps: int | None,
         on_step: Hook | Sequence[Hook] | None = None,
@@ -96,7 +98,7 @@ class StepRunner:
         self.compiler: StepCompiler = StepCompiler(graph, environment, self.counts)
         seconds = environment.settings.admission_seconds
         self.admission: Admission | None = None if max_steps is None else Admission(max_steps, seconds)
-        self.running: set[Any] = set()
+        self.running: set[StepUnderWay] = set()
         self.boundary: StepBoundary = StepBoundary(self.running)
         self.watches: SessionWatches = SessionWatches()
         self._executor = executor
@@ -105,7 +107,9 @@ class StepRunner:
         self._drawn = 0  # steps before the first step started here, of the session whose random state was restored
         self._seed: int | None = None  # seed of random operations, if other than the graph's
         self._has_device_arrays = any(each.device.arrays is not None for each in environment.devices)
-        self.memory: MemoryPlaces = MemoryPlaces(environment, self.counts, self.check_admits, executor is Execution)
+        self.memory: MemoryPlaces = MemoryPlaces(
+            environment, self.counts, self.check_admits, executor is MachineExecution
+        )
         self._closing = ""  # reason why no step may begin any longer
         self._closed = ""  # reason why every call fails
         self._idle: asyncio.Future[None] | None = None  # done when the last step of a closed session has ended
@@ -285,7 +289,10 @@ class StepRunner:
         shared, report = step, options.report
         if report is not None:
             step = shared.with_private_counters(self.environment.settings)
-        execution = self._begin_in_memory(claim, step, feeds, watches, options.trace)
+        if claim is None:
+            execution = self.begin(step, feeds, watches, options.trace)
+        else:
+            execution = self._begin_in_memory(claim, step, feeds, watches, options.trace)
         # This frame and its callers' live as long as the step, and must not keep fed arrays that the step has used up.
         del values, feeds
         self.running.add(execution)
@@ -295,7 +302,8 @@ class StepRunner:
                 if request.has_handles:
                     fetched = self._wrap_kept_values(fetched)
             finally:
-                self.memory.leave(claim)
+                if claim is not None:
+                    self.memory.leave(claim)
                 self.end(execution, watches)
                 if report is not None:
                     fill_report(report, step, execution.counts)
@@ -316,10 +324,17 @@ class StepRunner:
         self.counts.latency.add(perf_counter() - came)
         return result
 
-    def _begin_in_memory(self, claim: MemoryClaim | None, *about: Any) -> Any:
-        """Return an execution of `begin(*about)` that holds its claim; release the claim if `begin` fails."""
+    def _begin_in_memory(
+        self,
+        claim: MemoryClaim,
+        step: CompiledStep,
+        feeds: list[Any],
+        watches: Sequence[WatchBuffer],
+        trace: Trace | None,
+    ) -> Execution:
+        """Return a new execution of a step that holds its claim; release the claim if the step cannot begin."""
         try:
-            execution = self.begin(*about)
+            execution = self.begin(step, feeds, watches, trace)
         except BaseException:
             self.memory.leave(claim)
             raise
@@ -398,7 +413,7 @@ class StepRunner:
         watches: Sequence[WatchBuffer],
         trace: Trace | None,
         state: PartialRunState | None = None,
-    ) -> Any:
+    ) -> Execution:
         """Return a new execution of a step; of a partial run with its state."""
         environment = self.environment
         seed = self.graph.seed if self._seed is None else self._seed
@@ -412,7 +427,7 @@ class StepRunner:
             watch.step_begins()
         return execution
 
-    def end(self, running: Any, watches: Sequence[WatchBuffer]) -> None:
+    def end(self, running: StepUnderWay, watches: Sequence[WatchBuffer]) -> None:
         """Note the end of an execution or a partial run."""
         self.running.discard(running)
         if self.boundary.is_held:

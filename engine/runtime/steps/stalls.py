@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ...compile.plan.plan import Plan
 from ...kernels.core.table import Kind
@@ -22,10 +22,33 @@ _ORDER = (
 _log = logging.getLogger("tagloom")
 
 
-class Running(Protocol):
-    """An execution of a step."""
+class Activity(NamedTuple):
+    """Activity of a running step, for errors.
 
-    step: CompiledStep
+    Attributes
+    ----------
+    names : list of str
+        Names of the active instances.
+    lines : list of str
+        Lines of state, as of each iteration what it waits for.
+    """
+
+    names: list[str]
+    lines: list[str]
+
+
+class HeldUpCalls(NamedTuple):
+    """Text of the Python calls held up by active instances, and of the remedy; both empty if none are."""
+
+    text: str = ""
+    hint: str = ""
+
+
+class Active(Protocol):
+    """A step with active instances."""
+
+    @property
+    def step(self) -> CompiledStep: ...
 
     def active(self) -> list[str]:
         """Return the names of the instances under way."""
@@ -76,17 +99,17 @@ def _dependent_nodes(plan: Plan, start: int, data_alone: bool = False) -> Iterat
                 yield k
 
 
-def describe_order(step: CompiledStep, active: Iterable[str]) -> tuple[str, str]:
-    """Return texts of the calls held up by active instances, and of the remedy; two empty texts if none are."""
+def describe_order(step: CompiledStep, active: Iterable[str]) -> HeldUpCalls:
+    """Return texts of the calls held up by active instances, and of the remedy."""
     found = held_up(step, active)
     if not found:
-        return "", ""
+        return HeldUpCalls()
     sources = {node.name: node.source for node in step.plan.nodes}
     texts = [
         f"{name}, built at {sources[name]}, holds up {_list_names(delayed)}"
         for name, delayed in list(found.items())[:_NAMED]
     ]
-    return "; ".join(texts), _ORDER
+    return HeldUpCalls("; ".join(texts), _ORDER)
 
 
 def _list_names(names: list[str]) -> str:
@@ -101,10 +124,10 @@ class StallTimer:
 
     Parameters
     ----------
-    execution : Running
+    execution : Active
     """
 
-    def __init__(self, execution: Running) -> None:
+    def __init__(self, execution: Active) -> None:
         self._execution = execution
         self._last: set[str] | None = None
         self._timer = asyncio.get_running_loop().call_later(SECONDS, self._check_progress)
@@ -140,7 +163,7 @@ class StallTimer:
         return False
 
 
-def stall_timer(execution: Running) -> StallTimer | None:
+def stall_timer(execution: Active) -> StallTimer | None:
     """Return a StallTimer for an execution; None if the step has neither watches nor Python calls."""
     if execution.step.watched or execution.step.calls_python:
         return StallTimer(execution)

@@ -27,9 +27,11 @@ from ..expiry import start_timer
 from ..feeds import split_feeds
 from ..queue_uses import instances_of_feeds
 from ..request import Request, make_request
+from ..stalls import Activity
 from ..tensor_handle import check_on_host
 
 if TYPE_CHECKING:
+    from ..machine import Execution
     from ..runner import StepRunner
 
 _AGAIN = "begin another one with partial_run_setup"
@@ -57,7 +59,7 @@ class PartialRunState:
         self.error: BaseException | None = None
         self.ended: str | None = None
         self.step: CompiledStep = step
-        self._execution: Any = None
+        self._execution: Execution | None = None
         self._task: asyncio.Task[Any] | None = None
         self._fed: dict[int, np.ndarray[Any, Any]] = {}  # fed values that no kernel has asked for yet
         self._expected: dict[int, asyncio.Future[Any]] = {}  # futures of kernels whose feed is still to come
@@ -74,9 +76,15 @@ class PartialRunState:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of the step."""
-        return self._execution.loop  # type: ignore[no-any-return]
+        return self._running.loop
 
-    def start(self, execution: Any, give_back: Callable[[], object]) -> asyncio.Task[Any]:
+    @property
+    def _running(self) -> Execution:
+        """The execution of the step, which has begun and has not ended."""
+        assert self._execution is not None
+        return self._execution
+
+    def start(self, execution: Execution, give_back: Callable[[], object]) -> asyncio.Task[Any]:
         """Run the step in a new task; `give_back` undoes queue takes whose values no caller has."""
         self._execution, self._give_back = execution, give_back
         self._loop = execution.loop
@@ -104,8 +112,8 @@ class PartialRunState:
             self._values[key] = None
             self._note_result(key)
         elif key not in self._done:
-            outcomes = self._execution.machine.switch_outcomes()
-            self._execution.abort(explain_dead_fetch(self.step, key, outcomes))
+            outcomes = self._running.switch_outcomes()
+            self._running.abort(explain_dead_fetch(self.step, key, outcomes))
 
     def _note_result(self, key: int) -> None:
         self._done.add(key)
@@ -142,22 +150,26 @@ class PartialRunState:
     def abort(self, error: BaseException) -> None:
         """End the step with an error, unless the step has ended."""
         if self._task is not None and not self._task.done():
-            self._execution.abort(error)
+            self._running.abort(error)
 
-    def activity(self) -> tuple[list[str], list[str]]:
-        """Return the lists of :meth:`Execution.activity`, without the feeds still to come."""
+    def owns_task(self, task: object) -> bool:
+        """Return True if `task` runs an instance of the step."""
+        return self._execution is not None and self._execution.owns_task(task)
+
+    def activity(self) -> Activity:
+        """Return the activity of the step, without the feeds still to come."""
         if self._task is None or self._task.done():
-            return [], []
-        names, lines = self._execution.activity()
+            return Activity([], [])
+        names, lines = self._running.activity()
         feeds = instances_of_feeds(self.step)
-        return [name for name in names if name not in feeds], lines
+        return Activity([name for name in names if name not in feeds], lines)
 
     def over(self) -> None:
         """Note the end of the step's task; pass an error to waiting parts, or keep the error for the next part."""
         assert self._task is not None
         error = _error_of(self._task)
-        if hasattr(self._execution, "machine"):  # the task was cancelled before its first turn, so `run` never began
-            self._execution.release()
+        if not self._running.has_ended:  # the task was cancelled before its first turn, so `run` never began
+            self._running.release()
         self._execution = self._task = None
         self._fed.clear()
         self._expected.clear()
@@ -193,7 +205,7 @@ class PartialRunState:
 
     def release(self) -> None:
         """Release the resources of a step that will not go on."""
-        self._execution.release()
+        self._running.release()
 
     def abandon(self) -> None:
         """End the step soon, and undo queue takes whose values no caller has; from any thread."""
