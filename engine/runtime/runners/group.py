@@ -27,7 +27,7 @@ from ..session.session import Session
 from ..steps.queue_uses import uses_of
 from .ends import Ends
 from .feeds import Feeds, SharedFeeds
-from .repeating_step import Restarts, Runner, RunnerStatistics
+from .repeating_step import Restarts, Runner, RunnerPolicy, RunnerStatistics
 
 _log = logging.getLogger("tagloom")
 _ENTER = "async with tagloom.runners(session) as group: group.add(...)"
@@ -267,20 +267,17 @@ class Runners:
         uses = None if callable(fetches) else uses_of(self.session.graph, fetches)
         if drains is None:
             drains = uses is not None and bool(uses.takes)
-        runner = Runner(
-            name,
-            step,
-            feeds=self._feeds.iterator(feeds),
-            times=_check_count(name, "times", times),
-            every=every,
-            restarts=Restarts(restarts, backoff, longest_backoff),
-            optional=optional,
-            until=until,
-            drains=drains,
-            on_step=on_step,
-            on_end=on_end,
-            clock=self.clock,
+        policy = RunnerPolicy(
+            _check_count(name, "times", times),
+            every,
+            Restarts(restarts, backoff, longest_backoff),
+            optional,
+            until,
+            drains,
+            on_step,
+            on_end,
         )
+        runner = Runner(name, step, self._feeds.iterator(feeds), policy, self.clock)
         self._runners[name] = runner
         self.session.include_statistics("runners", name, runner)
         self._feeding.update(keys)

@@ -92,6 +92,39 @@ class Restarts:
         return min(self.longest, math.ldexp(self.first, min(number, 1000))) if self.first else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class RunnerPolicy:
+    """Begins and ends of a runner's steps; see `Runners.add`.
+
+    Attributes
+    ----------
+    times : int or None
+        Number of steps; None without a limit.
+    every : float or None
+        Seconds from the beginning of a step to that of the next.
+    restarts : Restarts
+    optional : bool or callable
+        True if the runner may fail alone; a function decides when the runner has failed.
+    until : callable or None
+        Called before each step; the runner ends when the result is True.
+    drains : bool
+        True to go on after a stop of the group until the source ends.
+    on_step : callable or None
+        Called with the values of each step.
+    on_end : callable or None
+        Called with the runner after its end.
+    """
+
+    times: int | None
+    every: float | None
+    restarts: Restarts
+    optional: bool | Callable[[Runner], bool]
+    until: Callable[[], bool] | None
+    drains: bool
+    on_step: Callable[[Any], object] | None
+    on_end: Callable[[Runner], object] | None
+
+
 class Runner:
     """A step that is run again and again; made by `Runners.add`.
 
@@ -132,16 +165,8 @@ class Runner:
         self,
         name: str,
         step: Callable[[Any], Awaitable[Any]],
-        *,
         feeds: Iterator[Any] | AsyncIterator[Any],
-        times: int | None,
-        every: float | None,
-        restarts: Restarts,
-        optional: bool | Callable[[Runner], bool],
-        until: Callable[[], bool] | None,
-        drains: bool,
-        on_step: Callable[[Any], object] | None,
-        on_end: Callable[[Runner], object] | None,
+        policy: RunnerPolicy,
         clock: Clock,
     ) -> None:
         self.name: str = name
@@ -149,20 +174,15 @@ class Runner:
         self.steps: int = 0
         self.values: Any = None
         self.error: Exception | None = None
-        self.drains: bool = drains
+        self.drains: bool = policy.drains
         self.abandoned: bool = False
         self.task: asyncio.Task[None] | None = None
         self.unfed: list[Any] = []
         self._step = step
         self._feeds = feeds
-        self._times = math.inf if times is None else times
-        self._every = every
-        self._policy = restarts
+        self._policy = policy
+        self._times = math.inf if policy.times is None else policy.times
         self._restarts = 0
-        self._optional = optional
-        self._until = until or (lambda: False)
-        self._on_step = on_step
-        self._on_end = on_end
         self._clock = clock
         self._seconds = 0.0
         self._fed: list[Any] = []  # the feeds of the next step, if they are drawn
@@ -227,11 +247,12 @@ class Runner:
             self._heed_cancellation(error)
         except Exception as error:
             self._note_failure(error)
-            if not (self._optional(self) if callable(self._optional) else self._optional):
+            optional = self._policy.optional
+            if not (optional(self) if callable(optional) else optional):
                 raise
             _log.warning("runner '%s' has failed, the others go on", self.name, exc_info=error)
-        if self._on_end is not None and not self.abandoned:
-            await await_result(self._on_end(self))
+        if self._policy.on_end is not None and not self.abandoned:
+            await await_result(self._policy.on_end(self))
 
     def _heed_cancellation(self, error: asyncio.CancelledError) -> None:
         """Raise a cancellation of the group or the program again; raise an error if the step itself raised it."""
@@ -259,8 +280,8 @@ class Runner:
                 except Exception as error:
                     await self._before_restart(error)
                 else:
-                    if self._every is not None and self.steps < self._times:
-                        await self._pause_until(begin + self._every)
+                    if self._policy.every is not None and self.steps < self._times:
+                        await self._pause_until(begin + self._policy.every)
         finally:
             self._is_stepping = False
             self._give_back()
@@ -274,7 +295,7 @@ class Runner:
             return False
         if not self._fed and not await self._has_feeds():
             return False
-        return not self._until()
+        return self._policy.until is None or not self._policy.until()
 
     @property
     def _has_drawn(self) -> bool:
@@ -293,8 +314,8 @@ class Runner:
         self._fed.clear()
         self._is_given = False
         self.steps += 1
-        if self._on_step is not None:
-            await await_result(self._on_step(self.values))
+        if self._policy.on_step is not None:
+            await await_result(self._policy.on_step(self.values))
         return True
 
     async def _has_feeds(self) -> bool:
@@ -310,11 +331,11 @@ class Runner:
 
     async def _before_restart(self, error: Exception) -> None:
         """Wait before another attempt; raise the error if no restart is left, or a restart would fail again."""
-        if self._restarts >= self._policy.most or isinstance(error, _NEVER_AGAIN):
+        if self._restarts >= self._policy.restarts.most or isinstance(error, _NEVER_AGAIN):
             raise error
         self.error, self.state = error, "restarting"
         _log.info("runner '%s' begins again after an error", self.name, exc_info=error)
-        seconds = self._policy.seconds(self._restarts)
+        seconds = self._policy.restarts.seconds(self._restarts)
         self._restarts += 1
         await self._pause_until(self._clock.now() + seconds)
         self.state = "running"
