@@ -38,7 +38,7 @@ async def check(program, window, fraction, seed, executor):
             enough = True
         except tg.DeviceMemoryError:
             enough = False
-        pool = session._devices[0].pool
+        pool = session._steps.environment.devices[0].pool
         assert session.statistics().steps_running == 0
     if executor == "reference":
         gc.collect()  # an error and the tasks that it came through refer to each other
@@ -87,7 +87,7 @@ async def check_gradients(program, count, seed, window, fraction):
             device = None
             for got, wanted in zip(results[0] + results[1], expected[0] + expected[1], strict=True):
                 np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12)
-        pools = [each.pool for each in session._devices]
+        pools = [each.pool for each in session._steps.environment.devices]
         assert all(pool.peak_bytes <= pool.limit for pool in pools)
     assert device is None or device in limits
     assert not any(pool.live_bytes for pool in pools)

@@ -111,7 +111,7 @@ class Case:
         assert not any(counts[key] for key in ("frames", "iterations", "values")), counts
         assert self.program.inside == 0
         assert only_this_task()
-        assert all(waiter.done() for waiter in self.session._steps.enter_loop().waiting)
+        assert all(waiter.done() for waiter in self.session._steps.running.enter_loop().waiting)
 
 
 async def cancelled_after(case, turns):

@@ -104,7 +104,8 @@ async def test_many_steps_and_captures_at_once(executor):
     assert len({each["a"] for each in seen}) > 3
 
 
-async def test_a_step_that_a_step_asks_for_is_not_held_back(executor):
+@pytest.mark.parametrize("in_parts", [False, True])
+async def test_a_step_that_a_step_asks_for_is_not_held_back(executor, in_parts):
     """The step that is waited for waits for it."""
     with tg.Graph().as_default() as graph:
         a, b = tg.Variable(0.0, name="a"), tg.Variable(0.0, name="b")
@@ -124,7 +125,11 @@ async def test_a_step_that_a_step_asks_for_is_not_held_back(executor):
     capturing = None
     async with tg.Session(graph, executor=executor) as session:
         await session.run(init)
-        running = asyncio.ensure_future(session.run(outer))
+        if in_parts:
+            handle = await session.partial_run_setup(outer)
+            running = asyncio.ensure_future(session.partial_run(handle, outer))
+        else:
+            running = asyncio.ensure_future(session.run(outer))
         await asked.wait()
         capturing = asyncio.ensure_future(session.capture(consistent=True))
         await running

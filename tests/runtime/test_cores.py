@@ -204,12 +204,13 @@ async def test_an_orphaned_kernel_is_counted_and_keeps_its_arrays():
         y = tg.matmul(x, x)
     async with tg.Session(graph, settings=ALWAYS) as session:
         step = asyncio.create_task(session.run(y, {x: matrix(size, size)}))
-        await until(lambda: session._cores.workers.busy)
+        await until(lambda: session._steps.environment.worker_pool.workers.busy)
         step.cancel()
         with pytest.raises(asyncio.CancelledError):
             await step
         assert session.statistics().orphaned == 1
-        await until(lambda: session._cores._wakeup is None)  # told by the workers, not by asking for the count
+        # Told by the workers, not by asking for the count.
+        await until(lambda: session._steps.environment.worker_pool._wakeup is None)
         assert session.statistics().orphaned == 0
 
 
@@ -220,7 +221,7 @@ async def test_closing_waits_for_orphans():
         y = tg.matmul(x, x)
     session = tg.Session(graph, settings=ALWAYS)
     step = asyncio.create_task(session.run(y, {x: matrix(size, size)}))
-    await until(lambda: session._cores.workers.busy)
+    await until(lambda: session._steps.environment.worker_pool.workers.busy)
     await session.aclose()
     with pytest.raises(tg.SessionClosed):
         await step
@@ -235,7 +236,7 @@ async def test_a_failing_step_takes_back_its_work():
     async with tg.Session(graph, settings=ALWAYS) as session:
         with pytest.raises(tg.OpError, match="division by zero"):
             await session.run([*products, broken], {x: matrix(SIZE, SIZE)})
-        await until(lambda: session._cores._wakeup is None)
+        await until(lambda: session._steps.environment.worker_pool._wakeup is None)
         assert session.statistics().orphaned == 0
         assert len(await session.run(products, {x: matrix(SIZE, SIZE)})) == 20
 
@@ -306,7 +307,7 @@ def test_no_threads_are_started_for_short_kernels():
     async def main():
         async with tg.Session(graph, settings=replace(ALWAYS, workers=5)) as session:  # threads of its own
             await session.run(y)
-            return session._cores.workers.started
+            return session._steps.environment.worker_pool.workers.started
 
     assert asyncio.run(main()) == 0
 
@@ -325,7 +326,7 @@ async def test_a_numpy_kernel_that_takes_long_is_called_in_a_thread():
     async with tg.Session(graph, settings=ON) as session:
         step = session.make_step([y, z], [x])
         first = await step(given)
-        assert session._threads._line is None  # nobody knew how long it takes
+        assert session._steps.environment.blocking_calls._line is None  # nobody knew how long it takes
         trace = tg.Trace()
         again = await step(given, trace=trace)
         streams = {span.type: span.stream for span in trace.spans}
@@ -335,4 +336,4 @@ async def test_a_numpy_kernel_that_takes_long_is_called_in_a_thread():
     async with tg.Session(graph, settings=ON.without("workers")) as session:
         for _ in range(2):
             await session.run(y, {x: given})
-        assert session._threads._line is None
+        assert session._steps.environment.blocking_calls._line is None

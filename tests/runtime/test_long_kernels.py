@@ -409,7 +409,7 @@ async def test_calls_of_a_failed_step_that_have_not_begun_are_withdrawn():
             with pytest.raises(OpError):
                 await session.run([*shuffled, wrong], {x: np.ones(MANY, np.float32), k: [1]})
             await asyncio.sleep(0)
-            assert session._cores.calls.pending <= 1
+            assert session._steps.environment.worker_pool.calls.pending <= 1
 
 
 async def test_additions_in_a_thread_that_find_no_memory_are_refused_as_here():

@@ -165,7 +165,7 @@ async def test_kernels_called_in_threads_take_from_the_pool_too(graph, executor)
     y = tg.matmul(x, x)
     async with tg.Session(graph, executor=executor, settings=ON) as session:
         for _ in range(3):  # the first call shows how long it takes
-            session._devices[0].pool.reset_peak()
+            session.reset_peak_memory_stats()
             await session.run(y, {x: given})
             assert session.statistics().peak_bytes >= 2 * given.nbytes
             await nothing_lives(session)

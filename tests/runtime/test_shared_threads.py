@@ -85,11 +85,11 @@ async def test_equal_numbers_share_and_others_do_not():
         return tg.Session(graph, settings=replace(ON, workers=workers))
 
     async with session(6) as one, session(6) as two, session(7) as three, session(0) as none:
-        assert one._cores.workers.count == two._cores.workers.count == 6
-        assert none._cores.workers is None
+        assert one._steps.environment.worker_pool.workers.count == two._steps.environment.worker_pool.workers.count == 6
+        assert none._steps.environment.worker_pool.workers is None
         assert core_threads._open[6].users == 2
         assert core_threads._open[7].users == 1
-        assert three._cores.workers.count == 7
+        assert three._steps.environment.worker_pool.workers.count == 7
     assert 6 not in core_threads._open
     assert 7 not in core_threads._open
 
@@ -149,7 +149,7 @@ async def test_a_session_that_floods_the_workers_does_not_starve_another():
     settings = replace(SETTINGS, workers=1)
     async with tg.Session(graph, settings=settings) as first, tg.Session(graph, settings=settings) as second:
         flooding = asyncio.ensure_future(first.run(flood, given))
-        await until(lambda: first._cores.workers.busy)
+        await until(lambda: first._steps.environment.worker_pool.workers.busy)
         assert (await second.run(one, given))[0, 0] == size
         assert not flooding.done()  # one at a time, the flood first: it would have ended before
         assert len(await flooding) == many

@@ -63,7 +63,7 @@ async def test_two_threads_work_on_one_loop(graph):
     loop = endless()
     async with tg.Session(graph, settings=replace(ON, workers=2)) as session:
         step = asyncio.create_task(session.run(loop))
-        await until(lambda: session._cores.workers.busy == 2)
+        await until(lambda: session._steps.environment.worker_pool.workers.busy == 2)
         step.cancel()
         with pytest.raises(asyncio.CancelledError):
             await step
@@ -84,7 +84,7 @@ async def test_closing_a_session_ends_what_is_shared(graph):
     loop = endless()
     session = tg.Session(graph, settings=replace(ON, workers=3))
     step = asyncio.create_task(session.run(loop))
-    await until(lambda: session._cores.workers.busy >= 2)
+    await until(lambda: session._steps.environment.worker_pool.workers.busy >= 2)
     await session.aclose()
     with pytest.raises(tg.SessionClosed):
         await step
@@ -107,7 +107,7 @@ async def test_an_array_whose_size_is_fixed_while_a_loop_makes_it_grow(graph):
     out = tg.while_loop(lambda i, *_: i < 3000, body, [0, tg.identity(w), array])[2]
     async with tg.Session(graph, settings=replace(ON, workers=2)) as session:
         step = asyncio.create_task(session.run([out.size(), size]))
-        await until(lambda: session._cores.workers.busy or step.done())
+        await until(lambda: session._steps.environment.worker_pool.workers.busy or step.done())
         started.set()
         with pytest.raises(TensorArrayError, match="cannot grow"):
             await step

@@ -257,7 +257,7 @@ async def test_what_waits_with_a_series_can_be_listed(graph):
         listed = 0
         while not running.done():
             await asyncio.sleep(0)
-            for execution in session._steps.running:
+            for execution in session._steps.running.steps:
                 listed += len(execution.machine.dump())
         assert listed
         assert np.isfinite(await running)
@@ -275,7 +275,7 @@ async def test_a_step_does_not_hold_the_time_for_what_another_computes():
         devices = [LatencyDevice(f"/cpu:{k}", seconds={"Tanh": 1.0}, clock=clock) for k in range(2)]
         async with tg.Session(graph, devices=devices, settings=replace(ON, workers=1)) as session:
             long = [asyncio.create_task(session.run(shuffled, {x: np.ones(1 << 20, np.float32)})) for _ in range(3)]
-            while not session._cores.calls.pending:
+            while not session._steps.environment.worker_pool.calls.pending:
                 await asyncio.sleep(0)
             short = [asyncio.create_task(session.run(timed, {y: 1.0})) for _ in range(3)]
             await asyncio.sleep(0)

@@ -22,5 +22,5 @@ def watched():
 
 def bytes_in_tiers(session):
     """Return how many bytes the tiers of a session hold; none if it has no tiers yet."""
-    tiers = session._swapping._tiers
+    tiers = session._steps.environment.swapping._tiers
     return 0 if tiers is None else sum(live for live, _ in tiers.bytes_by_tier.values())

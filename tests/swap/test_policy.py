@@ -80,4 +80,4 @@ def test_a_directory_that_can_not_be_written_to_is_found_before_any_step(graph, 
 async def test_without_a_limit_nothing_is_opened(graph, tmp_path):
     async with tg.Session(graph, swap=tg.SwapPolicy(disk=tmp_path)) as session:
         await session.run(tg.constant(1.0) + 1.0)
-        assert session._swapping._tiers is None
+        assert session._steps.environment.swapping._tiers is None

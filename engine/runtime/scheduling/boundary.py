@@ -20,7 +20,7 @@ class UsesVariables(Protocol):
     def uses_variables(self) -> bool: ...
 
 
-class UnderWay(Protocol):
+class StepWithTasks(Protocol):
     """Interface of a step under way."""
 
     @property
@@ -45,7 +45,7 @@ class StepBoundary:
         True if steps that change variables are held back; callers need not call `holds_back` otherwise.
     """
 
-    def __init__(self, running: Collection[UnderWay]) -> None:
+    def __init__(self, running: Collection[StepWithTasks]) -> None:
         self.is_held: bool = False
         self._running = running
         self._opened: asyncio.Event | None = None  # set when steps may go on; None while nobody holds them back

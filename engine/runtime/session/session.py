@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ...base.errors import GraphError, SessionClosed, TagloomError
+import numpy as np
+
+from ...base.errors import GraphError, TagloomError
 from ...base.settings import DEFAULTS, Settings
 from ...base.wording import short_device
 from ...ir.entry import explained
@@ -18,33 +21,51 @@ from ...ir.scopes import PersistentScope, Scope, current_region
 from ...ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
 from ...ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
 from ...streams.contract import Device
-from ..devices.session_devices import open_devices
+from ..devices.session_devices import DeviceAttributes, open_devices
 from ..memory.arbiter import MemoryArbiter
 from ..memory.limits import Limit, set_limits
 from ..memory.session_swap import Swap, Swapping
+from ..observe.statistics import Statistics
+from ..observe.tellers import StatisticsSource
 from ..observe.trace import Trace
 from ..observe.watch import Watch
-from ..resources.manager import ResourceManager
+from ..resources.manager import ResourceManager, Snapshot
 from ..scheduling.blocking_calls import BlockingCalls
-from ..scheduling.timeouts import check_seconds
 from ..scheduling.worker_pool import WorkerPool
-from ..steps.environment import StepEnvironment
+from ..steps.environment import Guard, StepEnvironment
 from ..steps.execution import executor_named
 from ..steps.feeds import resolve_feeds, split_feeds
-from ..steps.outcomes import StepRecord
+from ..steps.outcomes import RandomState, StepRecord
 from ..steps.report.report import Report
 from ..steps.request import make_request
-from ..steps.run_options import NO_OPTIONS, Feeds, RunOptions, make_run_options
-from ..steps.runner import REOPEN, StepRunner
+from ..steps.run_options import NO_OPTIONS, Feeds, make_run_options
+from ..steps.runner import StepRunner
 from ..steps.step import Step
-from .observation import SessionView
+from .lifecycle import SessionLifecycle
+from .observation import SessionObservation
 from .typed_runs import typed_make_step, typed_run
+from .variables import Capture, Named, SessionVariables
 
 if TYPE_CHECKING:
     from ..steps.partial.partial_run import PartialRun
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-class Session(SessionView):
+
+def _documented_by(source: Callable[..., Any]) -> Callable[[F], F]:
+    """Return a decorator: a method that hands a call to a part of the session gets the docstring of the part's method.
+
+    Users read the documentation of a session at its class; the text stands beside the code that it describes.
+    """
+
+    def document(method: F) -> F:
+        method.__doc__ = source.__doc__
+        return method
+
+    return document
+
+
+class Session:
     """Runs steps of a graph and owns its variables. ``async with Session(graph)`` makes the graph current as well.
 
     Parameters
@@ -129,6 +150,11 @@ class Session(SessionView):
         self._scope = PersistentScope(Scope(graph.root))
         threads, cores = BlockingCalls(settings.blocking_threads), WorkerPool(settings)
         swapping = Swapping(swap, opened)
+        guard: Guard | None = None
+        if check_numerics:
+            from ..observe.numerics import require_finite  # here, as few sessions check their numbers
+
+            guard = require_finite
         environment = StepEnvironment(
             self.settings,
             opened,
@@ -138,12 +164,15 @@ class Session(SessionView):
             cores,
             MemoryArbiter(threads, cores, devices=opened),
             swapping,
-            _guard_of_numerics() if check_numerics else None,
+            guard,
         )
         kind = executor_named(executor, opened, check_numerics)
-        steps = StepRunner(graph, environment, kind, timeout, max_steps, on_step)
-        self._before_release: list[Callable[[], object]] = []
-        super().__init__(graph, resources, opened, steps, cores, threads, swapping)
+        self.graph: Graph = graph
+        self.resources: ResourceManager = resources
+        self._steps = StepRunner(graph, environment, kind, timeout, max_steps, on_step)
+        self._variables = SessionVariables(self._steps)
+        self._observation = SessionObservation(self._steps, threads, cores, swapping)
+        self._lifecycle = SessionLifecycle(self._steps, threads, cores, swapping, self._observation)
 
     @property
     def timeout(self) -> float | None:
@@ -155,14 +184,14 @@ class Session(SessionView):
         self._steps.set_timeout(seconds)
 
     def __repr__(self) -> str:
-        steps = self._steps
-        devices = ", ".join(short_device(each.spec) for each in self._devices)
-        state = "closed" if steps.is_closed else "open"
-        return f"<Session on {devices}, {state}: {steps.counts.started} steps started, {len(steps.running)} running>"
+        steps, running = self._steps, self._steps.running
+        devices = ", ".join(short_device(each.spec) for each in steps.environment.devices)
+        state = "closed" if running.is_closed else "open"
+        return f"<Session on {devices}, {state}: {steps.counts.started} steps started, {len(running.steps)} running>"
 
     def __del__(self) -> None:
         steps = getattr(self, "_steps", None)  # None if __init__ has refused its arguments
-        if steps is not None and steps.counts.started and not steps.is_closed:
+        if steps is not None and steps.counts.started and not steps.running.is_closed:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
 
     def __enter__(self) -> NoReturn:
@@ -177,7 +206,7 @@ class Session(SessionView):
         """Do nothing; ``with`` looks the method up before calling `__enter__`, which raises the error."""
 
     async def __aenter__(self) -> Session:
-        self._steps.enter_loop()
+        self._steps.running.enter_loop()
         await self.observe_if_set()
         self._scope.open()
         return self
@@ -249,7 +278,7 @@ class Session(SessionView):
             options = make_run_options(self.graph, timeout, trace, watch, report, priority)
         watch = ()  # no reference of this frame keeps a watch alive after its reader has dropped it
         try:
-            steps.check_admits()
+            steps.running.check_admits()
             tensors, values = split_feeds(self.graph, {} if feeds is None else feeds)
             request = make_request(self.graph, fetches)
             step = steps.prepare_step(request, tensors, options)
@@ -284,7 +313,7 @@ class Session(SessionView):
         GraphError
             If the step cannot be compiled.
         """
-        self._steps.check_admits()
+        self._steps.running.check_admits()
         return Step(self._steps, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds), feeds)
 
     async def compile(self, fetches: Any, feeds: Sequence[Any] = (), *, watch: Sequence[Any] = ()) -> Step[Any]:
@@ -298,13 +327,9 @@ class Session(SessionView):
         Step
             ``await step(*values)`` returns the result of :meth:`run`.
         """
-        self._steps.check_admits()
+        self._steps.running.check_admits()
         request, tensors = make_request(self.graph, fetches), resolve_feeds(self.graph, feeds)
-        # A step is compiled for a set of watched tensors: those of the session, and these with each streamed one.
-        watched = self._steps.watches.tensors
-        streamed = [Watch(self.graph.as_graph_element(each)).tensor for each in watch]
-        for shown in [watched, *(tuple(dict.fromkeys([*watched, each])) for each in streamed)]:
-            await self._steps.compiler.find_or_compile_in_thread(request, tensors, shown, self._steps.check_admits)
+        await self._steps.prepare_step_in_thread(request, tensors, watch)
         return Step(self._steps, request, tensors, feeds)
 
     async def partial_run_setup(
@@ -338,20 +363,7 @@ class Session(SessionView):
         """
         from ..steps.partial.partial_run import begin  # here, as few programs run steps in parts
 
-        self._steps.check_admits()
-        request = make_request(self.graph, fetches)
-        if not request.tensors and not request.targets:
-            raise GraphError(
-                "a partial run needs something to fetch",
-                got=fetches,
-                wanted="a tensor or an operation",
-                hint="specify at least one target",
-            )
-        if request.has_handles:
-            raise GraphError("handles cannot be fetched in parts", got=fetches, hint="fetch them by run()")
-        fed = resolve_feeds(self.graph, feeds)
-        step = self._steps.prepare_step(request, fed, RunOptions(trace=trace), partial_run=True)
-        return await begin(self._steps, step, trace)
+        return await begin(self._steps, fetches, feeds, trace)
 
     @explained
     async def partial_run(
@@ -388,83 +400,100 @@ class Session(SessionView):
         SessionClosed
             If the partial run or the session is closed.
         """
-        from ..steps.partial.partial_run import PartialRun, run_part
+        from ..steps.partial.partial_run import run_part
 
-        self._steps.check_open()
-        if not isinstance(handle, PartialRun) or handle.runner is not self._steps:
-            raise GraphError(
-                "this is no partial run of this session",
-                wanted="what partial_run_setup returned",
-                got=handle,
-                hint="await session.partial_run_setup(fetches, feeds)",
-            )
-        return await run_part(handle, fetches, feeds or {}, timeout)
+        return await run_part(self._steps, handle, fetches, feeds or {}, timeout)
 
     @property
     def closed(self) -> bool:
         """True if the session is closed."""
-        return self._steps.is_closed
+        return self._steps.running.is_closed
 
+    @_documented_by(SessionLifecycle.aclose)
     async def aclose(self, *, drain: float = 0.0) -> None:
-        """Close the session: end running steps with SessionClosed, wait for them, and release all memory and threads.
+        await self._lifecycle.aclose(drain)
 
-        Blocking functions outliving their steps are waited for too, for at most ``Settings.close_seconds``. A cancelled
-        call stops waiting: the steps still end, each in its task, and the last step releases the session. Closing twice
-        is fine, also while another call drains.
-
-        Parameters
-        ----------
-        drain : float, optional
-            Seconds in which running steps and partial runs may finish; ``math.inf`` without a limit. Meanwhile no step
-            begins, not even for functions of running steps; waiting steps end with SessionClosed at once; and variables
-            can be read.
-        """
-        check_seconds(drain, "drain")
-        if self._steps.is_stranded:
-            return  # a copy in a forked process: the steps, threads and devices belong to the parent
-        self._steps.enter_loop()
-        try:
-            await self._steps.drain(drain)
-        finally:
-            await self._end_steps()
-
+    @_documented_by(SessionLifecycle.call_before_release)
     def call_before_release(self, function: Callable[[], object]) -> None:
-        """Register a function to be called after the last step and before the session drops its variables."""
-        self._before_release.append(function)
+        self._lifecycle.call_before_release(function)
 
-    async def _end_steps(self) -> None:
-        """End all steps and blocking calls; the last step releases the session, even if this call is cancelled."""
-        self._steps.environment.arbiter.begin_closing()
-        # Before the steps are awaited: a step blocked in a queue would never end by itself.
-        self.resources.cancel(SessionClosed("the session was closed", hint=REOPEN))
-        try:
-            await self._steps.aclose()
-            await self._threads.aclose(self.settings.close_seconds)
-        finally:
-            await self._steps.after_last(self._release_all)
+    # ---- values between steps
 
-    async def _release_all(self) -> None:
-        """Release memory, threads and devices after the last step; repeated and concurrent calls are fine."""
-        self._last_report = self.report()  # holds figures alone, so no compiled step stays alive
-        # Popped, so a repeated release calls no function again. Functions save the variables, hence before the rest.
-        while self._before_release:
-            self._before_release.pop()()
-        self._steps.compiler.cache.clear()
-        self._threads.shutdown()
-        # The exit stack calls in reverse order: first the observers, which read the session's figures, then the threads
-        # that may still write to resources, the resources and swapped values, which live in device memory, the devices,
-        # and the arbiter last.
-        async with AsyncExitStack() as closing:
-            closing.callback(self._steps.environment.arbiter.close)
-            for each in self._devices:
-                if each.owned:
-                    closing.push_async_callback(each.device.aclose)
-            for close in (self._swapping.aclose, self.resources.aclose, self._cores.aclose, self._observing.aclose):
-                closing.push_async_callback(close)
+    @_documented_by(SessionVariables.read_variables)
+    async def read_variables(self, names: Named | Iterable[Named] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+        return await self._variables.read_variables(names)
 
+    @_documented_by(SessionVariables.write_variables)
+    async def write_variables(
+        self, values: Mapping[Any, Any], *, consistent: bool = False, seconds: float = 10.0
+    ) -> None:
+        await self._variables.write_variables(values, consistent=consistent, seconds=seconds)
 
-def _guard_of_numerics() -> Callable[[Any], None]:
-    """Return the guard that refuses NaN and infinity; loaded here, as few sessions check their numbers."""
-    from ..observe.numerics import require_finite
+    @_documented_by(SessionVariables.snapshot)
+    async def snapshot(self) -> Snapshot:
+        return await self._variables.snapshot()
 
-    return require_finite
+    @_documented_by(SessionVariables.restore)
+    async def restore(
+        self, snapshot: Mapping[str, Mapping[str, Any]], *, consistent: bool = False, seconds: float = 10.0
+    ) -> None:
+        await self._variables.restore(snapshot, consistent=consistent, seconds=seconds)
+
+    @_documented_by(SessionVariables.capture)
+    async def capture(
+        self, *, consistent: bool = False, seconds: float = 10.0, along: Callable[[], Any] | None = None
+    ) -> Capture:
+        return await self._variables.capture(consistent=consistent, seconds=seconds, along=along)
+
+    @property
+    def random_state(self) -> RandomState:
+        """Seed and step number of the next step's random operations; set both to repeat earlier draws."""
+        return self._steps.random.state
+
+    @random_state.setter
+    def random_state(self, state: tuple[int, int]) -> None:
+        seed, step = map(int, state)
+        self._steps.random.state = RandomState(seed, step)
+
+    @property
+    def is_adrift(self) -> bool:
+        """True if the session is open but its event loop is closed."""
+        return self._steps.running.is_adrift
+
+    @_documented_by(SessionVariables.names_in_use)
+    def names_in_use(self) -> set[str]:
+        return self._variables.names_in_use()
+
+    # ---- observation
+
+    @_documented_by(SessionObservation.statistics)
+    def statistics(self) -> Statistics:
+        return self._observation.statistics()
+
+    @_documented_by(SessionObservation.include_statistics)
+    def include_statistics(self, kind: str, name: str, source: StatisticsSource) -> None:
+        self._observation.include_statistics(kind, name, source)
+
+    @_documented_by(SessionObservation.watch)
+    def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
+        return self._observation.watch(tensor, limit=limit, policy=policy)
+
+    @_documented_by(SessionObservation.report)
+    def report(self) -> Report:
+        return self._observation.report()
+
+    @_documented_by(SessionObservation.observe)
+    def observe(self, name: str | None = None) -> AbstractAsyncContextManager[Path]:
+        return self._observation.observe(self, name)
+
+    @_documented_by(SessionObservation.observe_if_set)
+    async def observe_if_set(self) -> None:
+        await self._observation.observe_if_set(self)
+
+    @_documented_by(SessionObservation.list_devices)
+    def list_devices(self) -> list[DeviceAttributes]:
+        return self._observation.list_devices()
+
+    @_documented_by(SessionObservation.reset_peak_memory_stats)
+    def reset_peak_memory_stats(self) -> None:
+        self._observation.reset_peak_memory_stats()

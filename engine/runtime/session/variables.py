@@ -16,19 +16,17 @@ from ...base.errors import GraphError
 from ...base.resources import Resource
 from ...compile.place.processes import require_here
 from ...frontend.state.variables import Variable
-from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.rules.placing import OutlivesStep
 from ...ops.state.variables.values import fit_values, no_such_variable
-from ...ops.state.variables import CONTAINER, prepare_slots, slots_of
+from ...ops.state.variables.operations import CONTAINER, prepare_slots, slots_of
 from ...ops.support.context import allowed_in
 from ...ops.support.handles import make_shared
 from ..devices.device_values import copied_out
-from ..devices.session_devices import DeviceAttributes, SessionDevice, homes_of
+from ..devices.session_devices import homes_of
 from ..memory.limits import from_outside
-from ..resources.manager import ResourceManager, Snapshot
+from ..resources.manager import Snapshot
 from ..scheduling.timeouts import check_seconds
-from ..scheduling.worker_pool import WorkerPool
 from ..steps.outcomes import RandomState
 from ..steps.runner import StepRunner
 from ..steps.values import copy_to_host, run_offloaded, turns_at
@@ -60,34 +58,22 @@ class Capture(NamedTuple):
 Named = str | Variable
 
 
-class SessionState:
-    """Base class of a session with the methods for values between steps.
+class SessionVariables:
+    """Methods of a session for its values between steps: variables, and all other resources.
 
     Parameters
     ----------
-    graph : Graph
-    resources : ResourceManager
-        Owner of the values.
-    devices : tuple of SessionDevice
     steps : StepRunner
-        Owner of the session's steps and of its open or closed state.
-    cores : WorkerPool
-        Threads that copy large values.
+        Runner of the session's steps, whose environment owns the resources.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        resources: ResourceManager,
-        devices: tuple[SessionDevice, ...],
-        steps: StepRunner,
-        cores: WorkerPool,
-    ) -> None:
-        self.graph = graph
-        self.resources = resources
-        self._devices = devices
+    def __init__(self, steps: StepRunner) -> None:
         self._steps = steps
-        self._cores = cores
+        self._running = steps.running
+        self._graph = steps.graph
+        self._resources = steps.environment.resources
+        self._devices = steps.environment.devices
+        self._calls = steps.environment.long_calls
 
     async def read_variables(self, names: Named | Iterable[Named] | None = None) -> dict[str, np.ndarray[Any, Any]]:
         """Return copies of the variables' values.
@@ -109,11 +95,11 @@ class SessionState:
         UninitializedVariableError
             If a named variable has no value.
         """
-        self._steps.check_open()
-        selected = self.resources.names(CONTAINER) if names is None else self._check_names(names)
-        slots = self._from_outside("the values restored", slots_of, self.resources, selected)
+        self._running.check_open()
+        selected = self._resources.names(CONTAINER) if names is None else self._check_names(names)
+        slots = self._from_outside("the values restored", slots_of, self._resources, selected)
         async with turns_at(slots):
-            self._steps.check_open()  # the session may have been closed while this waited
+            self._running.check_open()  # the session may have been closed while this waited
             values = {slot.name: slot.read() for slot in slots if names is not None or slot.is_initialized}
         return await self._copy_to_host(values)  # type: ignore[no-any-return]
 
@@ -146,7 +132,7 @@ class SessionState:
     @asynccontextmanager
     async def _between_steps(self, consistent: bool, seconds: float) -> AsyncIterator[None]:
         """Delay new steps that use variables until the end of the block, if `consistent`, and wait for running ones."""
-        self._steps.check_open()
+        self._running.check_open()
         check_seconds(seconds, "seconds")
         if not consistent:
             yield
@@ -156,9 +142,9 @@ class SessionState:
 
     async def _write_variables(self, values: Mapping[Any, Any]) -> None:
         """Convert all values, then set all variables: `_convert_values` raises before any slot exists."""
-        self._steps.check_open()
+        self._running.check_open()
         arrays = self._convert_values({self._name_of_variable(key): value for key, value in values.items()})
-        slots = self._from_outside("the values restored", slots_of, self.resources, arrays)
+        slots = self._from_outside("the values restored", slots_of, self._resources, arrays)
         # Only the slots' turns are awaited: threads may go on changing other resources.
         await self._put_in("the new values of variables", arrays, slots, partial(prepare_slots, slots))
 
@@ -170,10 +156,10 @@ class SessionState:
         dict of str to dict of str to object
             By kind ("variables") and name: arrays in the host's memory, or structures of them.
         """
-        self._steps.check_open()
-        async with turns_at(self.resources):
-            self._steps.check_open()
-            values = build_deferred(self.resources.snapshot())
+        self._running.check_open()
+        async with turns_at(self._resources):
+            self._running.check_open()
+            values = build_deferred(self._resources.snapshot())
         return await self._copy_to_host(values)  # type: ignore[no-any-return]
 
     async def restore(
@@ -201,20 +187,20 @@ class SessionState:
 
     async def _restore_resources(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
         """Restore variables and other resources; resources named by the snapshot are made first, if missing."""
-        self._steps.check_open()
+        self._running.check_open()
         variables = self._convert_values(snapshot.get(CONTAINER, {}))
         saved = {**snapshot, CONTAINER: variables}
         others = {name for kind, values in snapshot.items() if kind != CONTAINER for name in values}
         if others:
-            walk = self.graph.root.walk()
+            walk = self._graph.root.walk()
             self._require_here(
                 op for op in walk if op.definition.has(OutlivesStep) and op.attrs["shared_name"] in others
             )
-            self._from_outside("the values restored", make_shared, self.graph, self.resources, others)
+            self._from_outside("the values restored", make_shared, self._graph, self._resources, others)
         # Values not read from the file yet are read straight into their variables' memory, so the slots must exist.
         unread = [name for name, value in variables.items() if isinstance(value, UnreadArray)]
-        self._from_outside("the values restored", slots_of, self.resources, unread)
-        await self._put_in("the values restored", saved, self.resources, self.resources.prepare)
+        self._from_outside("the values restored", slots_of, self._resources, unread)
+        await self._put_in("the values restored", saved, self._resources, self._resources.prepare)
 
     async def capture(
         self, *, consistent: bool = False, seconds: float = 10.0, along: Callable[[], Any] | None = None
@@ -248,17 +234,17 @@ class SessionState:
         SessionClosed
             If the session is closed, or closed meanwhile.
         """
-        self._steps.check_open()
+        self._running.check_open()
         check_seconds(seconds, "seconds")
         async with AsyncExitStack() as held:
             if consistent:
                 await held.enter_async_context(self._steps.boundary.hold(seconds))
             # Turns are waited for only where a thread changes a resource: usually the snapshot needs no await.
-            if any(each.turns is not None and each.turns.taken for each in self.resources):
-                await held.enter_async_context(turns_at(self.resources))
-            self._steps.check_open()
+            if any(each.turns is not None and each.turns.taken for each in self._resources):
+                await held.enter_async_context(turns_at(self._resources))
+            self._running.check_open()
             # Nothing is awaited between these lines, so the state, the random state and `along` belong together.
-            values, state = self.resources.snapshot(), self._steps.random_state
+            values, state = self._resources.snapshot(), self._steps.random.state
             result = None if along is None else along()
         # Looked up before copies to the host replace the devices' arrays.
         places = homes_of(nest.flatten(values), self._devices)
@@ -266,42 +252,17 @@ class SessionState:
             values = await copied_out(values, [each.device for each in self._devices])
         return Capture(values, places, state, result)
 
-    @property
-    def random_state(self) -> RandomState:
-        """Seed and step number of the next step's random operations; set both to repeat earlier draws."""
-        return self._steps.random_state
-
-    @random_state.setter
-    def random_state(self, state: tuple[int, int]) -> None:
-        seed, step = map(int, state)
-        self._steps.random_state = RandomState(seed, step)
-
-    @property
-    def is_adrift(self) -> bool:
-        """True if the session is open but its event loop is closed."""
-        return self._steps.is_adrift
-
     def names_in_use(self) -> set[str]:
         """Return the names of variables and other resources in use by running steps or by threads."""
-        steps = [each.step for each in list(self._steps.running) if not each.loop.is_closed()]
+        steps = [each.step for each in list(self._running.steps) if not each.loop.is_closed()]
         names = {node.attrs["shared_name"] for step in steps for node in step.plan.nodes if "shared_name" in node.attrs}
-        return names | self.resources.names_in_turn()
-
-    def list_devices(self) -> list[DeviceAttributes]:
-        """Return names, types and memory limits of the session's devices."""
-        return [each.attributes() for each in self._devices]
-
-    def reset_peak_memory_stats(self) -> None:
-        """Reset ``statistics().peak_bytes``, and each device's peak, to the bytes in use now."""
-        for device in self._devices:
-            if device.pool is not None:
-                device.pool.reset_peak()
+        return names | self._resources.names_in_turn()
 
     def _check_names(self, names: Named | Iterable[Named]) -> list[str]:
         """Return the names of variables; GraphError for a name with neither a variable nor a kept value."""
         keys = [names] if isinstance(names, (str, Variable)) else names
         checked = [self._name_of_variable(key) for key in keys]
-        known = dict.fromkeys([*self._variables_by_name(), *self.resources.names(CONTAINER)])
+        known = dict.fromkeys([*self._variables_by_name(), *self._resources.names(CONTAINER)])
         for name in checked:
             if name not in known:
                 raise no_such_variable(name, known)
@@ -310,7 +271,7 @@ class SessionState:
     def _name_of_variable(self, key: object) -> str:
         """Return the name of a variable of this graph; names themselves are not checked here."""
         if isinstance(key, Variable):
-            self.graph.as_graph_element(key)  # raises for a variable of another graph
+            self._graph.as_graph_element(key)  # raises for a variable of another graph
             return key.name
         if isinstance(key, str):
             return key
@@ -322,7 +283,7 @@ class SessionState:
         )
 
     def _variables_by_name(self) -> dict[str, Variable]:
-        return {v.name: v for v in self.graph.collections.get("variables", ())}
+        return {v.name: v for v in self._graph.collections.get("variables", ())}
 
     def _convert_values(self, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Return values converted for their variables; raise if a value does not fit, or lives on another machine."""
@@ -348,12 +309,12 @@ class SessionState:
         async with turns_at(resources):
             # `prepare` may copy large values, in a thread; the change itself is brief, and made on the loop's thread.
             allowed = partial(allowed_in(self._devices[0].contexts.pool, prepare), values)
-            change = await run_offloaded(self._cores.calls, values, partial(self._from_outside, what, allowed))
-            self._steps.check_open()
+            change = await run_offloaded(self._calls, values, partial(self._from_outside, what, allowed))
+            self._running.check_open()
             self._from_outside(what, change)
 
     def _from_outside(self, what: str, function: Callable[..., R], *arguments: Any) -> R:
-        return from_outside(self._devices[0].contexts, self.resources, what, function, *arguments)
+        return from_outside(self._devices[0].contexts, self._resources, what, function, *arguments)
 
     async def _copy_to_host(self, values: Any) -> Any:
-        return await copy_to_host(values, [each.device for each in self._devices], self._cores.calls)
+        return await copy_to_host(values, [each.device for each in self._devices], self._calls)

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from ...base.errors import TagloomError
+from ...base.forks import strand_in_children
 from ...base.source_lines import user_source
 from ...compile import Target
 from ...ir.graph import Graph
@@ -63,6 +64,7 @@ class StepCompiler:
         self._size = self._started = 0  # operations of the graph, and steps begun, when one was compiled last
         self._growths = 0  # times that a step was compiled for operations which were added after others had run
         self._under_way: UnderWay[tuple[CompiledStep, float]] = UnderWay()  # compilations in threads, by their keys
+        strand_in_children(self)
 
     def find_or_compile(
         self,
@@ -141,8 +143,8 @@ class StepCompiler:
             return made
         return step
 
-    def forget_threads(self) -> None:
-        """Forget compilations under way, in a child process without the parent's threads."""
+    def strand(self, parent: int) -> None:
+        """Forget compilations under way, in a child process without the threads of `parent`."""
         self._under_way = UnderWay()
 
     def _taken_from(self, running: Future[tuple[CompiledStep, float]], key: Any) -> CompiledStep | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...base.errors import GraphError, SessionClosed, StepTimeout
+from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..observe.latency import LatencyCounter
@@ -228,6 +229,40 @@ class StepCounts:
             _notify_end(
                 told.hook, StepRecord(told.fetches, outcome_of(error), seconds, waited, error, told.number, peak)
             )
+
+
+class RandomSequence:
+    """Random states of a session's steps: a seed, and the number of each step.
+
+    Parameters
+    ----------
+    graph : Graph
+    counts : StepCounts
+
+    Attributes
+    ----------
+    seed : int or None
+        Seed of a restored state; None for the seed of the graph.
+    offset : int
+        Steps before the first step started here, of the session whose random state was restored.
+    """
+
+    __slots__ = ("_counts", "_graph", "offset", "seed")
+
+    def __init__(self, graph: Graph, counts: StepCounts) -> None:
+        self._graph = graph
+        self._counts = counts
+        self.seed: int | None = None
+        self.offset: int = 0
+
+    @property
+    def state(self) -> RandomState:
+        """Seed and step number of the next step's random draws."""
+        return RandomState(self._graph.seed if self.seed is None else self.seed, self._counts.started + self.offset)
+
+    @state.setter
+    def state(self, state: RandomState) -> None:
+        self.seed, self.offset = state.seed, state.step - self._counts.started
 
 
 def outcome_of(error: BaseException | None) -> str:

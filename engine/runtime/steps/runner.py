@@ -1,58 +1,51 @@
-"""Compilation, admission, runs and ends of a session's steps."""
+"""Runs of a session's steps, from the request to the fetched values."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
-from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, StepTimeout, TagloomError
-from ...base.forks import strand_in_children
-from ...base.waiting import wait_shielded
+from ...base.errors import DeviceMemoryError, GraphError, StepTimeout
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
-from ...kernels.scheduler.time_slices import TimeSlices
 from ...ops.state.session_handles import KeptTensor
 from ...ops.support.context import StepContext, Watcher
 from ..devices.device_values import copied_out
 from ..devices.session_devices import peak_bytes
 from ..memory.claims import MemoryClaim
 from ..observe.trace import Trace
-from ..observe.watch import SessionWatches, WatchBuffer, refuse_watch, watchers_by_tensor
+from ..observe.watch import SessionWatches, Watch, WatchBuffer, refuse_watch, watchers_by_tensor
 from ..scheduling.admission import Admission, Place
 from ..scheduling.boundary import StepBoundary
 from ..scheduling.priorities import run_at
-from ..scheduling.time_slices import time_slices_of
 from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
 from .compiler import StepCompiler
 from .environment import StepEnvironment
 from .execution import MachineExecution
 from .memory_places import MemoryPlaces
-from .outcomes import Hook, RandomState, StepCounts, names_of
-from .report.report import fill_report
+from .outcomes import Hook, RandomSequence, StepCounts, names_of
+from .report.analysis import fill_report
 from .request import Request
 from .run_options import NO_OPTIONS, RunOptions
+from .running_steps import RunningSteps
 from .tensor_handle import TensorHandle, check_on_host
 
 if TYPE_CHECKING:
     from ..reference.execution import ReferenceExecution
     from .machine import Execution, StepUnderWay
-    from .partial.partial_run import PartialRunState
+    from .partial.state import PartialRunState
 
 _UNWATCHED: Mapping[str, Watcher] = {}
-_CLOSED, _CLOSING = "this session is closed", "this session is closing"
-REOPEN = "open a new one with `async with Session(graph)`"
-_OPEN_HERE = "open a session in each process, after the fork"
 
 
 class StepRunner:
-    """Runner of a session's steps: compiles, admits, runs and ends them.
+    """Runner of a session's steps: has a step compiled, waits for its place, and runs it once.
+
     Parameters
     ----------
     graph : Graph
@@ -69,16 +62,17 @@ class StepRunner:
     Attributes
     ----------
     compiler : StepCompiler
-    running : set
-        Executions under way, and the states of partial runs.
+    admission : Admission or None
+        Line of the steps that wait for a place among `max_steps`.
+    running : RunningSteps
+        Steps under way, and whether more may begin.
     counts : StepCounts
+    random : RandomSequence
     memory : MemoryPlaces
         Admission of steps to the memory of devices with a limit.
     boundary : StepBoundary
         Delays steps that would change variables while these are saved or restored between two steps.
     watches : SessionWatches
-    is_stranded : bool
-        True in a child forked from the process in which the session was opened.
     """
 
     def __init__(
@@ -98,26 +92,17 @@ class StepRunner:
         self.compiler: StepCompiler = StepCompiler(graph, environment, self.counts)
         seconds = environment.settings.admission_seconds
         self.admission: Admission | None = None if max_steps is None else Admission(max_steps, seconds)
-        self.running: set[StepUnderWay] = set()
-        self.boundary: StepBoundary = StepBoundary(self.running)
+        self.running: RunningSteps = RunningSteps(environment, self.admission)
+        self.boundary: StepBoundary = StepBoundary(self.running.steps)
         self.watches: SessionWatches = SessionWatches()
         self._executor = executor
         first = environment.devices[0].contexts
         self._offered = environment.resources, environment.blocking_calls, environment.long_calls, first
-        self._drawn = 0  # steps before the first step started here, of the session whose random state was restored
-        self._seed: int | None = None  # seed of random operations, if other than the graph's
+        self.random: RandomSequence = RandomSequence(graph, self.counts)
         self._has_device_arrays = any(each.device.arrays is not None for each in environment.devices)
         self.memory: MemoryPlaces = MemoryPlaces(
-            environment, self.counts, self.check_admits, executor is MachineExecution
+            environment, self.counts, self.running.check_admits, executor is MachineExecution
         )
-        self._closing = ""  # reason why no step may begin any longer
-        self._closed = ""  # reason why every call fails
-        self._idle: asyncio.Future[None] | None = None  # done when the last step of a closed session has ended
-        self._release: Callable[[], Coroutine[Any, Any, None]] | None = None  # to be called after the last step
-        self._releasing: asyncio.Task[None] | None = None
-        self._here: tuple[asyncio.AbstractEventLoop | None, TimeSlices | None] = None, None
-        self.is_stranded: bool = False
-        strand_in_children(self)
 
     def set_timeout(self, seconds: float | None) -> None:
         """Set the default timeout of steps; GraphError if `seconds` is no number of seconds."""
@@ -125,43 +110,12 @@ class StepRunner:
             check_seconds(seconds)
         self.timeout = seconds
 
-    @property
-    def random_state(self) -> RandomState:
-        """Seed and step number of the next step's random draws."""
-        return RandomState(self.graph.seed if self._seed is None else self._seed, self.counts.started + self._drawn)
-
-    @random_state.setter
-    def random_state(self, state: RandomState) -> None:
-        self._seed, self._drawn = state.seed, state.step - self.counts.started
-
-    @property
-    def is_closed(self) -> bool:
-        """True if every further call fails."""
-        return bool(self._closed)
-
-    @property
-    def is_adrift(self) -> bool:
-        """True if the event loop of the latest step was closed while the session stays open."""
-        loop = self._here[0]
-        return not self._closed and loop is not None and loop.is_closed()
-
-    def check_open(self) -> None:
-        """Raise SessionClosed if the session is closed."""
-        if self._closed:
-            raise SessionClosed(self._closed, hint=_OPEN_HERE if self.is_stranded else REOPEN)
-
-    def check_admits(self) -> None:
-        """Raise SessionClosed if no step may begin any longer."""
-        if self._closing:
-            self.check_open()
-            raise SessionClosed(self._closing, hint=REOPEN)
-
     def figures(self) -> dict[str, Any]:
         """Return the session's figures about steps, by their names in Statistics."""
         admission, compiler = self.admission, self.compiler
         found: dict[str, Any] = {
             **self.counts.figures(),
-            "steps_running": len(self.running),
+            "steps_running": len(self.running.steps),
             "steps_compiled": compiler.count,
             "compile_seconds": compiler.seconds,
             "cached_steps": len(compiler.cache),
@@ -170,19 +124,6 @@ class StepRunner:
             found |= {"steps_waiting": admission.waiting, "steps_refused": admission.refused}
             found["waited_seconds"] = admission.waited
         return found
-
-    def strand(self, parent: int) -> None:
-        """Close the session in a forked child process, which has neither its threads nor its running steps.
-
-        A session not yet used on an event loop has neither threads nor steps, and stays open in the child.
-        """
-        self.compiler.forget_threads()
-        if self._here[0] is not None and self.environment.worker_pool is not None:
-            self.environment.worker_pool.strand()
-        if self._here[0] is not None and not self._closed:
-            self._closed = self._closing = f"this session was opened in process {parent}, this is a child of it"
-            self.is_stranded = True
-            self.environment.arbiter.strand()
 
     def prepare_step(
         self,
@@ -209,6 +150,16 @@ class StepRunner:
             if watch.tensor not in set(step.watched):
                 refuse_watch(watch.tensor)
         return step
+
+    async def prepare_step_in_thread(
+        self, request: Request, feeds: tuple[Tensor, ...], streamed: Sequence[Any] = ()
+    ) -> None:
+        """Compile a step in a thread, for runs without options and for streams of each of some tensors."""
+        # A step is compiled for a set of watched tensors: those of the session, and these with each streamed one.
+        watched = self.watches.tensors
+        tensors = [Watch(self.graph.as_graph_element(each)).tensor for each in streamed]
+        for shown in [watched, *(tuple(dict.fromkeys([*watched, each])) for each in tensors)]:
+            await self.compiler.find_or_compile_in_thread(request, feeds, shown, self.running.check_admits)
 
     def run(
         self,
@@ -239,7 +190,7 @@ class StepRunner:
         told, began, error = self.counts.begin(step), perf_counter(), None
         try:
             # The session may have begun to close while the step waited for its place.
-            self.check_admits()
+            self.running.check_admits()
             return await running
         except BaseException as failure:
             error = failure
@@ -252,7 +203,7 @@ class StepRunner:
 
     async def admit(self, step: CompiledStep) -> Place | None:
         """Wait for a place for a step."""
-        self.enter_loop()
+        self.running.enter_loop()
         return None if self.admission is None else await self.admission.enter(", ".join(names_of(step)))
 
     def leave(self, place: Place | None) -> None:
@@ -277,39 +228,34 @@ class StepRunner:
             feeds = await self._convert_feeds(step, values)
         if self._has_device_arrays:
             feeds = await self._copy_feeds_to_host(step, feeds)
-            self.check_admits()
+            self.running.check_admits()
         step = self._specialize_step(request, step, feeds)
         watches = self._watches_of(step, options.watches)
         if self.boundary.holds_back(step):
             await self.boundary.pass_by(step)
-            self.check_admits()
+            self.running.check_admits()
         claim = None
         if self.memory.is_limited:
             claim, timeout = await self.memory.place(step, feeds, timeout)
         shared, report = step, options.report
         if report is not None:
             step = shared.with_private_counters(self.environment.settings)
-        if claim is None:
-            execution = self.begin(step, feeds, watches, options.trace)
-        else:
-            execution = self._begin_in_memory(claim, step, feeds, watches, options.trace)
+        execution = self._begin_in_memory(claim, step, feeds, watches, options.trace)
         # This frame and its callers' live as long as the step, and must not keep fed arrays that the step has used up.
         del values, feeds
-        self.running.add(execution)
+        self.running.steps.add(execution)
         try:
             try:
                 fetched = await execution.run(timeout)
                 if request.has_handles:
                     fetched = self._wrap_kept_values(fetched)
             finally:
-                if claim is not None:
-                    self.memory.leave(claim)
-                self.end(execution, watches)
+                self.end(execution, watches, claim)
                 if report is not None:
                     fill_report(report, step, execution.counts)
                     shared.counter_pool.append(step)
-                if self._releasing is not None:
-                    await self._await_release(self._releasing)
+                if self.running.releasing is not None:
+                    await self.running.await_release()
             if request.copies_much(fetched) and self.environment.long_calls is not None:
                 result = await self.environment.long_calls(request.pack, fetched)
             else:
@@ -326,13 +272,15 @@ class StepRunner:
 
     def _begin_in_memory(
         self,
-        claim: MemoryClaim,
+        claim: MemoryClaim | None,
         step: CompiledStep,
         feeds: list[Any],
         watches: Sequence[WatchBuffer],
         trace: Trace | None,
     ) -> Execution:
         """Return a new execution of a step that holds its claim; release the claim if the step cannot begin."""
+        if claim is None:
+            return self.begin(step, feeds, watches, trace)
         try:
             execution = self.begin(step, feeds, watches, trace)
         except BaseException:
@@ -359,7 +307,7 @@ class StepRunner:
         if calls is None or not step.converts_much(values):
             return step.convert(values)
         feeds = await calls(step.convert, values)
-        self.check_admits()
+        self.running.check_admits()
         return feeds  # type: ignore[no-any-return]
 
     async def _copy_feeds_to_host(self, step: CompiledStep, feeds: list[Any]) -> list[Any]:
@@ -415,98 +363,27 @@ class StepRunner:
         state: PartialRunState | None = None,
     ) -> Execution:
         """Return a new execution of a step; of a partial run with its state."""
-        environment = self.environment
-        seed = self.graph.seed if self._seed is None else self._seed
+        random, started = self.random, self.counts.started
+        seed = self.graph.seed if random.seed is None else random.seed
         watching = watchers_by_tensor(watches) if watches else _UNWATCHED
-        values = (self.counts.started, seed, *self._offered, watching, state, None, self._drawn)
+        values = (started, seed, *self._offered, watching, state, None, random.offset)
         context = StepContext._make(values)  # costs a third of keyword arguments
-        execution = self._executor(step, context, feeds, environment, trace, self.enter_loop())
+        execution = self._executor(step, context, feeds, self.environment, trace, self.running.enter_loop())
         self.compiler.cache.last = step, execution.counts
         self.counts.started += 1
         for watch in watches:
             watch.step_begins()
         return execution
 
-    def end(self, running: StepUnderWay, watches: Sequence[WatchBuffer]) -> None:
-        """Note the end of an execution or a partial run."""
-        self.running.discard(running)
+    def end(self, execution: StepUnderWay, watches: Sequence[WatchBuffer], claim: MemoryClaim | None = None) -> None:
+        """Note the end of an execution, and release its claim; or note the end of a partial run."""
+        if claim is not None:
+            self.memory.leave(claim)
+        running = self.running
+        running.steps.discard(execution)
         if self.boundary.is_held:
             self.boundary.step_ends()
         for watch in watches:
             watch.step_ends()
-        if self.running:
-            return
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
-        if self._release is not None:
-            self._begin_release(self._release)
-            self._release = None
-
-    def enter_loop(self) -> TimeSlices:
-        """Return the time slices of the running loop; TagloomError without a loop, or with steps on another loop."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise TagloomError(
-                "no asyncio event loop runs here",
-                hint="asyncio.run(main()), or anyio on asyncio; trio's loop cannot run a session",
-            ) from None
-        known, slices = self._here
-        if loop is known and slices is not None:
-            return slices
-        others = self.running or (self.admission and self.admission.waiting)
-        if known is not None and not known.is_closed() and others:
-            raise TagloomError(
-                "a session serves one event loop at a time, and steps of another one are under way",
-                hint="await them first, or open a session in each loop",
-            )
-        slices = time_slices_of(loop)
-        self._here = loop, slices
-        return slices
-
-    async def drain(self, seconds: float) -> None:
-        """Refuse new steps, send waiting steps away, and wait for running steps, at most `seconds`."""
-        self._closing = self._closing or _CLOSING
-        if self.admission is not None:
-            self.admission.close(lambda: SessionClosed("the session was closed while a step waited", hint=REOPEN))
-        self.memory.send_away(lambda: SessionClosed("the session was closed while a step waited", hint=REOPEN))
-        for execution in [each for each in self.running if each.loop.is_closed()]:  # no loop will run it again
-            execution.release()
-            self.running.discard(execution)
-        if seconds and self.running:
-            await asyncio.wait([self._until_idle()], timeout=None if seconds == inf else seconds)
-
-    async def aclose(self) -> None:
-        """End all steps with SessionClosed and wait for them; a repeated or cancelled call does no harm."""
-        self._closed = self._closed or _CLOSED
-        self.watches.close()
-        for execution in self.running:
-            execution.abort(SessionClosed("the session was closed while a step was running", hint=REOPEN))
-        if self.running:
-            await asyncio.wait([self._until_idle()])
-
-    def _until_idle(self) -> asyncio.Future[None]:
-        """Return a future that is done when no step runs any longer."""
-        self._idle = self._idle or asyncio.get_running_loop().create_future()
-        return self._idle
-
-    async def after_last(self, release: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Release the resources of steps now or, without waiting, when the last running step ends.
-
-        A cancelled close may not wait, as a step itself may have called it; but copies of an ending step are still
-        under way, and their destinations must stay open.
-        """
-        if self.running:
-            self._release = release
-        else:
-            await self._await_release(self._releasing or self._begin_release(release))
-
-    def _begin_release(self, release: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Release the resources of steps in a task, which no cancellation of a waiting caller cuts short."""
-        self._releasing = asyncio.get_running_loop().create_task(release(), name="release")
-        return self._releasing
-
-    @staticmethod
-    async def _await_release(releasing: asyncio.Task[None]) -> None:
-        await wait_shielded(lambda: [] if releasing.done() else [releasing])
-        releasing.result()
+        if running.is_end_awaited and not running.steps:
+            running.note_none_left()

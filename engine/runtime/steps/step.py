@@ -87,7 +87,7 @@ class Step(Generic[R_co]):
             options = make_run_options(runner.graph, timeout, trace, watch, report, priority)
         watch = ()  # a watch ends when nobody else holds it, and this frame lives as long as the step runs
         try:
-            runner.check_admits()
+            runner.running.check_admits()
             given = self._flatten_values(values)
             if self._version != runner.graph.version or self._watched is not runner.watches.tensors:
                 self._prepare()
@@ -167,7 +167,7 @@ class Step(Generic[R_co]):
         """
         from .stream import StepStream  # here, as few programs read the values of a running step
 
-        self._runner.check_admits()
+        self._runner.running.check_admits()
         self._flatten_values(values)
         watch = Watch(self._runner.graph.as_graph_element(tensor), limit=limit, policy=policy)
         return StepStream(watch, partial(self, *values, timeout=timeout, trace=trace, watch=watch, priority=priority))
