@@ -469,7 +469,8 @@ from .runtime.steps.report.report import ClusterReport, LoopReport, Report
 from .runtime.steps.step import Step
 from .runtime.steps.stream import StepStream
 from .runtime.steps.tensor_handle import TensorHandle
-from .swap import SwapPolicy, SwapReport
+from .swap.policy import SwapPolicy
+from .swap.report import SwapReport
 
 bool = _bool
 

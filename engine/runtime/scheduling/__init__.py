@@ -3,5 +3,4 @@
 # Names of the package `tagloom`, by module: see docs/design/0051-rooms-and-names.md.
 PUBLIC = {
     "priorities": "priority",
-    "runner": "Runner RunnerStatistics",
 }

@@ -18,8 +18,8 @@ from ...compile.place.processes import require_here
 from ...frontend.state.variables import Variable
 from ...ir.operation import Operation
 from ...ir.rules.placing import OutlivesStep
-from ...ops.state.variables.values import fit_values, no_such_variable
 from ...ops.state.variables.operations import CONTAINER, prepare_slots, slots_of
+from ...ops.state.variables.values import fit_values, no_such_variable
 from ...ops.support.context import allowed_in
 from ...ops.support.handles import make_shared
 from ..devices.device_values import copied_out

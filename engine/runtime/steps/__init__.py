@@ -3,8 +3,6 @@
 # Names of the package `tagloom`, by module: see docs/design/0051-rooms-and-names.md.
 PUBLIC = {
     "outcomes": "StepRecord",
-    "partial_run": "PartialRun",
-    "report": "ClusterReport LoopReport Report",
     "step": "Step",
     "stream": "StepStream",
     "tensor_handle": "TensorHandle",
