@@ -1,0 +1,1 @@
+"""Barriers: elements put together by keys."""

@@ -1,0 +1,1 @@
+"""Readers of files whose names come from a queue."""

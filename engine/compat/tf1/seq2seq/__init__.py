@@ -1,0 +1,1 @@
+"""Decoders with helpers, attention wrappers and beam search."""

@@ -1,0 +1,1 @@
+"""Staging areas: elements prepared before the step that takes them."""
