@@ -221,6 +221,8 @@ async def test_setup_refuses_what_run_does(session, sums):
         await session.partial_run_setup(sums.sum, [*sums.feeds, inner[0]])
     with raises("fed twice"):
         await session.partial_run_setup(sums.sum, [sums.a, sums.a, sums.b])
+    with raises("trace= takes an object for the step to fill"):
+        await session.partial_run_setup(sums.sum, sums.feeds, trace=True)
 
 
 @pytest.mark.rule(124)

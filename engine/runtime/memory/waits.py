@@ -74,7 +74,7 @@ def fail_newest(parts: set[MemoryArbiter]) -> None:
     failing.fail_out_of_memory(describe_holders(parts, failing))
 
 
-def describe_holders(parts: set[MemoryArbiter], but: Any = None) -> str:
+def describe_holders(parts: set[MemoryArbiter], but: object = None) -> str:
     """Return a text of the steps holding memory, except `but`, and of their awaited instances."""
     claims = sorted((each for part in parts for each in part._claims), key=lambda each: each.number)
     holding = [each for each in claims if (but is None or each.holder is not but) and any(each.held_bytes().values())]

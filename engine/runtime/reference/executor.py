@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic_ns
@@ -25,8 +26,11 @@ from ...kernels.core.continuation import Continuation
 from ...kernels.core.table import Kind
 from ...kernels.scheduler.limited import NoRoom
 from ...kernels.scheduler.series import Series
+from ...kernels.scheduler.tracing import Recorder
 from ...ops.support.context import StepContext
 from .tracing import LoopCounts, ReferenceTracer
+
+Guard = Callable[[Any], None]
 
 _LARGE = 1 << 17  # bytes of inputs and outputs from which on a kernel runs in a thread
 _FLOATING = frozenset(dtype.numpy for dtype in DIFFERENTIABLE)
@@ -96,8 +100,8 @@ class ReferenceMachine:
         step: StepContext,
         feeds: list[Any],
         shuffle_seed: int | None = None,
-        guard: Any = None,
-        recorder: Any = None,
+        guard: Guard | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.plan = plan
         self.step = step
@@ -112,9 +116,9 @@ class ReferenceMachine:
         self.is_limited: bool = pool is not None and pool.limit is not None
         self.counts: LoopCounts = LoopCounts(plan)
         self.guard = guard
-        self.story: ReferenceTracer | None = None
+        self.tracer: ReferenceTracer | None = None
         if recorder is not None:
-            self.story = ReferenceTracer(recorder, recorder.join(plan, step.number), step.contexts.pool)
+            self.tracer = ReferenceTracer(recorder, recorder.join(plan, step.number), step.contexts.pool)
 
     def switch_outcomes(self) -> dict[int, Any]:
         """Return the predicate of each Switch that fired in the root frame."""
@@ -221,8 +225,8 @@ class ReferenceMachine:
                 self.failure = (target, name, error, [np.shape(v) for v in values])
             return
         finally:
-            if self.story is not None:
-                self.story.add(target, name, frame.path, i, begin, dead, self.root)
+            if self.tracer is not None:
+                self.tracer.add(target, name, frame.path, i, begin, dead, self.root)
         if self.failure is None:
             self._propagate_outputs(target, node, frame, i, outputs, dead)
             self._finish_instance(frame, i)
@@ -293,8 +297,8 @@ class ReferenceMachine:
             return await self.step.call_long(self.step.contexts.run, node.kernel, *values)
         result = self.step.contexts.run(node.kernel, *values)
         if inspect.isawaitable(result):
-            if self.story is not None:
-                self.story.note_awaited(name)
+            if self.tracer is not None:
+                self.tracer.note_awaited(name)
             with self.counts.count_awaited(frame):
                 while inspect.isawaitable(result):
                     result = await result
@@ -328,7 +332,7 @@ class ReferenceMachine:
                 await self._guard_output(self.guard, output)
         return outputs
 
-    async def _guard_output(self, guard: Any, output: Any) -> None:
+    async def _guard_output(self, guard: Guard, output: np.ndarray[Any, Any]) -> None:
         if self.step.long_calls is None or output.nbytes < _LARGE:
             guard(output)
         else:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...compile.plan.plan import Plan
 from ...kernels.core.table import Kind
 from ...kernels.memory.pool import Pool
 from ...kernels.scheduler.series import Series
 from ...kernels.scheduler.tracing import Recorder
+
+if TYPE_CHECKING:
+    from .executor import Frame
 
 _LOOKS = 16  # spans between two looks at the bytes in use and the iterations in flight
 
@@ -39,7 +42,7 @@ class ReferenceTracer:
         """Mark an instance as asynchronous."""
         self.awaited.add(name)
 
-    def add(self, node: int, name: str, path: str, iteration: int, begin: int, dead: bool, root: Any) -> None:
+    def add(self, node: int, name: str, path: str, iteration: int, begin: int, dead: bool, root: Frame) -> None:
         """Record the span of an ended instance."""
         looks = self.spans % _LOOKS == 0  # walking all frames for every span would dominate the step
         self.spans += 1
@@ -57,7 +60,7 @@ class ReferenceTracer:
             holdings=self._measure_holdings(root) if looks else (-1, -1),
         )
 
-    def _measure_holdings(self, root: Any) -> tuple[int, int]:
+    def _measure_holdings(self, root: Frame) -> tuple[int, int]:
         held, iterations = _measure_holdings(root)
         return held if self.pool is None else self.pool.live_bytes, iterations
 
@@ -96,7 +99,7 @@ class LoopCounts:
             self.counts[frame]["last"][self.nexts[frame].index(source)] += 1
 
     @contextmanager
-    def count_awaited(self, frame: Any) -> Iterator[None]:
+    def count_awaited(self, frame: Frame) -> Iterator[None]:
         """Count an asynchronous instance, in flight during the block, for its frame and the enclosing frames."""
         self.in_flight += 1
         while frame.parent is not None:
@@ -119,21 +122,21 @@ def _next_iterations(plan: Plan, frame: int) -> list[int]:
     return [i for i, node in enumerate(plan.nodes) if node.kind is Kind.NEXT_ITERATION and node.frame == frame]
 
 
-def _measure_holdings(root: Any) -> tuple[int, int]:
+def _measure_holdings(root: Frame) -> tuple[int, int]:
     """Return the bytes of the distinct arrays held by a frame, and the iterations in flight of its inner loops."""
     frames = list(_walk_frames(root))
     arrays = {id(array): array for frame in frames for array in _arrays_held_by(frame)}
     return sum(array.nbytes for array in arrays.values()), sum(len(frame.iterations) for frame in frames[1:])
 
 
-def _walk_frames(frame: Any) -> Iterator[Any]:
+def _walk_frames(frame: Frame) -> Iterator[Frame]:
     yield frame
     for iteration in frame.iterations.values():
         for child in iteration.children.values():
             yield from _walk_frames(child)
 
 
-def _arrays_held_by(frame: Any) -> Iterator[Any]:
+def _arrays_held_by(frame: Frame) -> Iterator[Any]:
     values = [value for _, value in (*frame.invariants, *frame.deferred)]
     values += [v for it in frame.iterations.values() for arrived in it.arrived.values() for v in arrived.values()]
     for value in (*values, *frame.series):

@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import threading
 import warnings
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NoReturn
@@ -15,6 +15,7 @@ from ...base.errors import SessionClosed, TagloomError
 from ...base.forks import strand_in_children
 from ...base.source_lines import user_source
 from ...ir.entry import explained
+from ...ir.graph import Graph
 from ...ir.scopes import PersistentScope, Scope
 from ..devices.session_devices import DeviceAttributes
 from ..observe.statistics import Statistics
@@ -26,6 +27,7 @@ from ..steps.report.report import Report
 from .session import Session
 from .sync_handles import SyncPartialRun, SyncStep
 from .typed_runs import typed_sync_make_step, typed_sync_run
+from .variables import Named
 
 _AWAITED = "use `async with Session(...)`, or SyncSession(..., blocking=True), which keeps the event loop waiting"
 _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
@@ -120,7 +122,7 @@ class SyncSession:
         return self._blocking
 
     @property
-    def graph(self) -> Any:
+    def graph(self) -> Graph:
         """The session's graph."""
         return self._session.graph
 
@@ -165,7 +167,7 @@ class SyncSession:
         inner = handle.handle if isinstance(handle, SyncPartialRun) else handle
         return self._call(self._session.partial_run, inner, fetches, feeds, timeout=timeout)
 
-    def read_variables(self, names: Any = None) -> dict[str, Any]:
+    def read_variables(self, names: Named | Iterable[Named] | None = None) -> dict[str, Any]:
         """Return copies of the variables' values by name; see :meth:`Session.read_variables` for `names`."""
         return self._call(self._session.read_variables, names)  # type: ignore[no-any-return]
 

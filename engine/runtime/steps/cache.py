@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...base.errors import DeviceMemoryError
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
 from ...kernels.memory.pool import MemoryLimitError
 from ..memory.limits import explain_refusal
 from .compiled_step import CompiledStep
 from .counters import StepCounters
 from .environment import StepEnvironment
+from .fed_shapes import Shapes
+
+# Fetched tensors, fetched operations, feeds, version of the graph, watched tensors, True for a partial run, True for an
+# observed step, and shapes of feeds for a step that takes no others.
+StepKey: TypeAlias = tuple[
+    tuple[Tensor, ...],
+    tuple[Operation, ...],
+    tuple[Tensor, ...],
+    int,
+    tuple[Tensor, ...],
+    bool,
+    bool,
+    Shapes | None,
+]
 
 
 class StepCache:
@@ -29,23 +45,23 @@ class StepCache:
 
     def __init__(self, environment: StepEnvironment) -> None:
         self._environment = environment
-        self._steps: OrderedDict[Any, CompiledStep] = OrderedDict()
+        self._steps: OrderedDict[StepKey, CompiledStep] = OrderedDict()
         self.last: tuple[CompiledStep, StepCounters] | None = None
 
     def __len__(self) -> int:
         return len(self._steps)
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: StepKey) -> bool:
         return key in self._steps
 
-    def get(self, key: Any) -> CompiledStep | None:
+    def get(self, key: StepKey) -> CompiledStep | None:
         """Return the step of a key and mark it as used last; None if the cache has no such step."""
         step = self._steps.get(key)
         if step is not None:
             self._steps.move_to_end(key)
         return step
 
-    def insert(self, key: Any, step: CompiledStep, may_wait: bool = True) -> None:
+    def insert(self, key: StepKey, step: CompiledStep, may_wait: bool = True) -> None:
         """Keep a step and charge its constants; older steps make room for them.
 
         Constants that do not fit beside the arrays of steps under way are charged when the step begins, which waits
@@ -53,7 +69,7 @@ class StepCache:
 
         Parameters
         ----------
-        key : object
+        key : StepKey
         step : CompiledStep
         may_wait : bool
             False for a step that begins without waiting for memory.
@@ -80,7 +96,7 @@ class StepCache:
     def forget(self, tensors: Container[Any]) -> None:
         """Drop the steps with fetches or feeds among some tensors, because no caller asks for them any longer."""
         for key in list(self._steps):
-            # These are fetched tensors, fetched operations and feeds; see `StepCompiler._cache_key`.
+            # The first three parts are fetched tensors, fetched operations and feeds.
             if any(each in tensors for elements in key[:3] for each in elements):
                 self._steps.pop(key, None)
 

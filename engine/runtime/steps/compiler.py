@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import NamedTuple
 
 from ...base.errors import TagloomError
 from ...base.forks import strand_in_children
@@ -19,7 +19,7 @@ from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..devices.simulated_time import hold_clocks
-from .cache import StepCache
+from .cache import StepCache, StepKey
 from .compiled_step import CompiledStep, make_compiled_step
 from .environment import StepEnvironment
 from .fed_shapes import Shapes
@@ -32,6 +32,13 @@ _NAMED = 3  # fetches that the log names
 _MOST_GROWTHS = 32  # times that a graph grows between steps before the log says so
 
 Tensors = tuple[Tensor, ...]
+
+
+class TimedStep(NamedTuple):
+    """A compiled step, and the seconds that its compilation took."""
+
+    step: CompiledStep
+    seconds: float
 
 
 class StepCompiler:
@@ -63,7 +70,7 @@ class StepCompiler:
         self._counts = counts
         self._size = self._started = 0  # operations of the graph, and steps begun, when one was compiled last
         self._growths = 0  # times that a step was compiled for operations which were added after others had run
-        self._under_way: UnderWay[tuple[CompiledStep, float]] = UnderWay()  # compilations in threads, by their keys
+        self._under_way: UnderWay[TimedStep] = UnderWay()  # compilations in threads, by their keys
         strand_in_children(self)
 
     def find_or_compile(
@@ -118,7 +125,7 @@ class StepCompiler:
         key = self._cache_key(request, feeds, watched, False, observed, shapes)
         source = user_source()
 
-        def keep_compiled(ended: Future[tuple[CompiledStep, float]]) -> None:
+        def keep_compiled(ended: Future[TimedStep]) -> None:
             if ended.exception() is None and key not in self.cache:
                 with suppress(TagloomError):  # each waiting caller checks again, and raises this error
                     check_admits()
@@ -129,7 +136,7 @@ class StepCompiler:
             compiling = self._under_way.begin(key, work, keep_compiled)
             try:
                 with hold_clocks(self._environment.clocks):
-                    made, seconds = await asyncio.shield(asyncio.wrap_future(compiling))
+                    timed = await asyncio.shield(asyncio.wrap_future(compiling))
             except TagloomError as error:
                 error.source = error.source or source  # the caller's line is not on the stack of the thread
                 raise
@@ -139,15 +146,15 @@ class StepCompiler:
                 continue  # `find_or_compile` withdrew it before a thread began, and compiled the step on the event loop
             check_admits()
             if key not in self.cache:
-                self._keep_step(key, made, seconds)
-            return made
+                self._keep_step(key, *timed)
+            return timed.step
         return step
 
     def strand(self, parent: int) -> None:
         """Forget compilations under way, in a child process without the threads of `parent`."""
         self._under_way = UnderWay()
 
-    def _taken_from(self, running: Future[tuple[CompiledStep, float]], key: Any) -> CompiledStep | None:
+    def _taken_from(self, running: Future[TimedStep], key: StepKey) -> CompiledStep | None:
         """Block until a compilation in a thread has ended and return its step; None if no thread has begun it."""
         # Waiting for a thread that has begun takes no longer than a second compilation; both block the event loop.
         if running.cancel():
@@ -167,7 +174,7 @@ class StepCompiler:
         partial_run: bool = False,
         observed: bool = False,
         shapes: Shapes | None = None,
-    ) -> Any:
+    ) -> StepKey:
         """Return the cache's key of a step: everything its compilation depends on, also the graph's version."""
         return request.tensors, request.targets, feeds, self.graph.version, watched, partial_run, observed, shapes
 
@@ -176,9 +183,7 @@ class StepCompiler:
             self._environment.worker_pool.limit_blas()
         return self._environment.target(partial_run, observed, shapes)
 
-    def _compile_timed(
-        self, request: Request, feeds: Tensors, watched: Tensors, target: Target
-    ) -> tuple[CompiledStep, float]:
+    def _compile_timed(self, request: Request, feeds: Tensors, watched: Tensors, target: Target) -> TimedStep:
         """Return a compiled step and its compilation time in seconds; safe on any thread."""
         began = perf_counter()
         step = make_compiled_step(self.graph, request, feeds, target, watched)
@@ -187,9 +192,9 @@ class StepCompiler:
         wanted: list[Tensor | Operation] = [*request.tensors, *request.targets]
         names = ", ".join(element.name for element in wanted[:_NAMED])
         _logger.debug("compiled %s in %.3f s: %d operations", names, seconds, operations)
-        return step, seconds
+        return TimedStep(step, seconds)
 
-    def _keep_step(self, key: Any, step: CompiledStep, seconds: float, may_wait: bool = True) -> None:
+    def _keep_step(self, key: StepKey, step: CompiledStep, seconds: float, may_wait: bool = True) -> None:
         self.cache.insert(key, step, may_wait)
         self.count += 1
         self.seconds += seconds

@@ -24,6 +24,7 @@ from .counters import StepCounters
 from .environment import StepEnvironment
 
 if TYPE_CHECKING:
+    from ...kernels.scheduler.tracing import Recorder
     from ...swap.swapper import StepSwapper
     from .machine import EndedMachine
 
@@ -50,7 +51,11 @@ class Launched(NamedTuple):
 
 
 def launch(
-    step: CompiledStep, context: StepContext, feeds: list[Any], environment: StepEnvironment, recorder: Any = None
+    step: CompiledStep,
+    context: StepContext,
+    feeds: list[Any],
+    environment: StepEnvironment,
+    recorder: Recorder | None = None,
 ) -> Launched:
     """Start the machines of a step.
 
@@ -92,7 +97,7 @@ def launch(
 
 
 def _launch_group(
-    step: CompiledStep, context: StepContext, feeds: list[Any], environment: StepEnvironment, recorder: Any
+    step: CompiledStep, context: StepContext, feeds: list[Any], environment: StepEnvironment, recorder: Recorder | None
 ) -> Launched:
     """Start a machine for each device, joined by a rendezvous; return their group and the charges of feeds."""
     devices, swapping = environment.devices, environment.swapping

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...base.errors import DeviceMemoryError, StepTimeout, TagloomError
 from ...kernels.memory.pool import MemoryLimitError
@@ -22,6 +22,13 @@ from .outcomes import StepCounts, names_of
 
 if TYPE_CHECKING:
     from .machine import Execution
+
+
+class MemoryPlace(NamedTuple):
+    """Place of a step in the memory of devices with a limit: its claim, and the rest of its timeout."""
+
+    claim: MemoryClaim
+    timeout: float | None
 
 
 class MemoryPlaces:
@@ -53,10 +60,8 @@ class MemoryPlaces:
         self._check_admits = check_admits
         self._counts_peaks = counts_peaks
 
-    async def place(
-        self, step: CompiledStep, feeds: list[Any], timeout: float | None
-    ) -> tuple[MemoryClaim, float | None]:
-        """Wait until a step can begin beside the running steps; return its claim and the remaining timeout.
+    async def place(self, step: CompiledStep, feeds: list[Any], timeout: float | None) -> MemoryPlace:
+        """Wait until a step can begin beside the running steps; return its place.
 
         Raises
         ------
@@ -87,7 +92,7 @@ class MemoryPlaces:
             raise
         # Steps run by functions of this step find the claim here; see `MemoryArbiter.claim`.
         around.set((*around.get(), claim))
-        return claim, timeout
+        return MemoryPlace(claim, timeout)
 
     async def _in_line(self, claim: MemoryClaim, timeout: float | None) -> None:
         """Wait in the arbiter's line; count the step as started and ended if the wait fails or times out."""
