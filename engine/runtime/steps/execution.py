@@ -136,11 +136,15 @@ class MachineExecution:
         except BaseException as error:
             if self.why_no_room and isinstance(error, DeviceMemoryError):
                 error.got = f"{error.got}; {self.why_no_room}"
+            # Closed here and not only below: kernels that workers have not ended become orphans by it, whose arrays the
+            # pool releases when they end.
             self.machine.close()
             if self.environment.worker_pool is not None:
                 self.environment.worker_pool.release_orphans()
             raise
         finally:
+            # In this order: the machine drops its arrays, then the charges of fed arrays and the saved values go; only then
+            # has the step no memory left that others at the arbiter could wait for.
             self.machine.close()
             self.holds.clear()
             for swap in self.swaps:
