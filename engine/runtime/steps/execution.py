@@ -143,8 +143,8 @@ class MachineExecution:
                 self.environment.worker_pool.release_orphans()
             raise
         finally:
-            # In this order: the machine drops its arrays, then the charges of fed arrays and the saved values go; only then
-            # has the step no memory left that others at the arbiter could wait for.
+            # In this order: the machine drops its arrays, then charges of fed arrays and saved values go; only then has
+            # the step no memory left that others at the arbiter could wait for.
             self.machine.close()
             self.holds.clear()
             for swap in self.swaps:
