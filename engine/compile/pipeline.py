@@ -16,6 +16,7 @@ from ..base.collector import pause_collections
 from ..base.errors import GraphError
 from ..deadness.regions import loops_are_regular
 from ..ir.loop_dependence import note_carried
+from ..ir.processes import require_here
 from ..ir.program import Program
 from ..ir.verify import check
 from .devices import partition_step, place_step
@@ -41,7 +42,6 @@ from .order_effects import order_effects
 from .partial_run import to_partial_run
 from .partition import partitioned as _partitioned
 from .partition.partitioned import Partitioned
-from .place.processes import require_here
 from .simplify.broadcast_sums import drop_sums
 from .simplify.cse import merge_duplicates
 from .simplify.fold import fold_constants

@@ -53,14 +53,6 @@ def test_devices_of_several_processes_are_refused(devices, graph):
         tg.SyncSession(graph, devices=devices)
 
 
-def test_devices_of_one_process_may_have_another_name(graph):
-    with tg.device("/job:worker/task:1/cpu:1"):
-        x = tg.constant(1.0) + 1.0
-    devices = ["/job:worker/task:1/cpu:0", "/job:worker/task:1/cpu:1"]
-    with tg.SyncSession(graph, devices=devices, timeout=30) as session:
-        assert session.run(x) == 2.0
-
-
 ASKED = {
     "constant": lambda: tg.constant(np.arange(3), "float32"),
     "constant of bools": lambda: tg.constant(np.array([True]), "float32"),

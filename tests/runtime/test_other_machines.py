@@ -1,10 +1,12 @@
 """Devices of other machines: refused wherever something is asked onto them, as no session reaches them."""
 
+import asyncio
 import pickle
 
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.streams.cpu import CpuDevice
 
 THERE = "/job:worker/task:1/cpu:0"
 HERE = "/job:localhost/task:0/cpu:0"
@@ -102,6 +104,14 @@ def function_of_the_operation():
         return tg.constant(1.0) + 1.0
 
 
+def shards():
+    return tg.PartitionedVariable(tg.zeros, tg.fixed_size_partitioner(2), shape=[4], devices=[HERE, THERE]).as_tensor()
+
+
+def cell():
+    return tg.nn.DeviceWrapper(tg.nn.GRUCell(2), THERE)(tg.zeros([1, 2]), tg.zeros([1, 2]))[0]
+
+
 def job_alone():
     with tg.device("/job:worker"):
         return tg.constant(1.0) * 2.0
@@ -127,6 +137,8 @@ PROGRAMS = [
     table,
     function,
     function_of_the_operation,
+    shards,
+    cell,
     job_alone,
     task_alone,
 ]
@@ -216,10 +228,96 @@ def test_soft_placement_still_takes_another_device_of_this_machine(graph):
         assert session.run(x) == 2.0
 
 
-def test_the_process_may_be_that_machine(graph):
+OTHERS = [
+    [THERE],
+    ["/cpu:0", THERE],
+    ["/job:worker/task:0/cpu:0", "/job:worker/task:0/cpu:1"],
+    ["/task:1/cpu:0"],
+    ["/job:localhost/replica:1/cpu:0"],
+    ["/job:worker"],
+    ["/job:localhost/task:1/gpu:0"],
+]
+
+
+def refuse_devices(make):
+    with pytest.raises(tg.GraphError, match="belong to one process") as caught:
+        make()
+    assert caught.value.wanted == "devices of /job:localhost/task:0, which is this process"
+    assert caught.value.hint
+    return caught.value.got
+
+
+@pytest.mark.parametrize("make", [tg.Session, tg.SyncSession])
+@pytest.mark.parametrize("devices", OTHERS)
+def test_sessions_have_devices_of_their_own_process(make, devices, graph):
+    named = refuse_devices(lambda: make(graph, devices=devices))
+    assert named.count("/device:") == sum(name != "/cpu:0" for name in devices)
+
+
+def test_devices_that_are_passed_to_a_session_are_of_its_process(graph):
+    devices = ["/cpu:0", CpuDevice(THERE)]
+    assert refuse_devices(lambda: tg.Session(graph, devices=devices)) == "/job:worker/task:1/device:CPU:0"
+
+
+def test_variants_of_a_comparison_have_devices_of_the_process():
+    refuse_devices(
+        lambda: tg.testing.assert_same_under({"devices": [THERE]}, {}, function=lambda: tg.constant(1.0) + 1.0)
+    )
+
+
+def test_limits_are_for_devices_of_the_process(graph):
+    for limit in ("1MiB", tg.MemoryBudget("1MiB")):
+        with pytest.raises(tg.GraphError, match="not for one device of the session") as caught:
+            tg.Session(graph, memory_limit={THERE: limit})
+        assert (caught.value.got, caught.value.wanted) == (THERE, "cpu:0")
+
+
+@pytest.mark.parametrize("name", ["/job:localhost/replica:0/task:0/cpu:0", "/task:0/cpu:0", "/replica:0/cpu:0", HERE])
+def test_full_names_of_this_process_are_fine(name, graph):
+    with tg.device(name):
+        x = tg.constant(1.0) + 1.0
+    with tg.SyncSession(graph, devices=[name]) as session:
+        assert session.run(x) == 2.0
+
+
+async def test_bridges_do_not_reach_there(graph):
     with there():
-        v = tg.Variable(1.0)
-        x = v * 2.0
-    with tg.SyncSession(graph, devices=[THERE]) as session:
-        session.write_variables({v: 2.0})
-        assert session.run(x) == 4.0
+        queue = tg.FIFOQueue(3, "float32", [[]])
+    async with tg.Session(graph) as session:
+        with pytest.raises(tg.GraphError, match="another machine") as caught:
+            queue.bridge(session, asyncio.Queue(), "in")
+        assert caught.value.source.file == __file__
+        assert not session.statistics().figures
+
+
+async def test_other_ways_to_a_step_are_refused(graph):
+    x = tg.placeholder_with_default(1.0, [], name="x")
+    with there():
+        y = x * 2.0
+    async with tg.Session(graph, soft_placement=True) as session:
+        for way in (session.compile(y), session.partial_run_setup([y], [x])):
+            with pytest.raises(tg.GraphError, match="another machine"):
+                await way
+        with pytest.raises(tg.GraphError, match="another machine"):
+            session.make_step(y, [x])
+
+
+@pytest.mark.parametrize("kind", ["SyncReplicas", "AsyncReplicas"])
+def test_replicas_are_refused(kind, graph):
+    weight = tg.Variable(1.0)
+    replicas = getattr(tg.training, kind)(tg.training.GradientDescentOptimizer(0.1), 2)
+    replicas.minimize(tg.square(weight))
+    with there():
+        second = replicas.minimize(tg.square(weight))
+    with tg.SyncSession(graph) as session, pytest.raises(tg.GraphError, match="another machine"):
+        session.run(second.step, {second.local_step: 0})
+
+
+def test_functions_are_refused():
+    @tg.function
+    def double(x):
+        with there():
+            return x * 2.0
+
+    with pytest.raises(tg.GraphError, match="another machine"):
+        double.sync(1.0)

@@ -8,25 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...base.device_names import DeviceSpec, parse_device
+from ...base.device_names import DeviceSpec
 from ...base.errors import GraphError
 from ...base.wording import short_device
 from ...ir.operation import Operation
+from ...ir.processes import device_constraint
 from ...ir.traits import ABOUT_SERIES
 from .groups import PLUMBING, Group, is_loop_merge, takes_handle
 
 Supports = Callable[[str, DeviceSpec], bool]
 _NAMED = 4  # devices that the text of an error names
 _HINT = "change one of the device scopes, or ask for soft placement"
-
-
-def device_constraint(op: Operation) -> DeviceSpec:
-    """Return the device constraint of an operation; GraphError for an invalid device name."""
-    try:
-        return parse_device(str(op.device))
-    except GraphError as error:
-        error.operation, error.source = op, op.source or error.source
-        raise
 
 
 def is_device_binding(op: Operation) -> bool:

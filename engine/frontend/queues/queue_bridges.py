@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
+from ...base.device_names import parse_device
 from ...base.errors import GraphError, SessionClosed
+from ...ir.processes import require_here
 from ...ops.queues.bridges.outside_queue import OutsideQueue
 from ...ops.queues.bridges.pumps import Pump, move_in, move_out, pumps_of
 from ...ops.queues.elements import Element
@@ -29,6 +31,7 @@ class HasResources(Protocol):
     def resources(self) -> Resources: ...
     @property
     def closed(self) -> bool: ...
+    def list_devices(self) -> Sequence[Any]: ...
 
 
 class Bridge:
@@ -147,6 +150,7 @@ async def _arrival_of_cancellation() -> None:
 def bridge(queue: HasComponents, session: HasResources, asyncio_queue: asyncio.Queue[Any], direction: str) -> Bridge:
     """Start a bridge; see :meth:`QueueBase.bridge`."""
     _check_arguments(queue, session, asyncio_queue, direction)
+    require_here([queue.handle.op], [parse_device(each.name) for each in session.list_devices()])
     attrs = dict(queue.handle.op.attrs)
     # The storage is found by the shared name; the other attributes must match those of an existing storage.
     about = {key: attrs[key] for key in queue.handle.op.definition.attrs if key != "shared_name"}

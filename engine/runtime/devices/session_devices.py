@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -186,7 +186,7 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     Raises
     ------
     GraphError
-        If `wanted` is none of these, a name is used twice, or a device is not available.
+        If `wanted` is none of these, a name is used twice, or a device is not available or of another process.
     """
     # Names are completed by their position, so that partial names such as "/cpu" of several devices differ.
     specs: dict[DeviceSpec, str | Device] = {}
@@ -201,22 +201,23 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
                 hint="number them",
             )
         specs[spec] = each
-    _require_one_task(list(specs))
+    _require_own_process(specs)
     if not specs:
         raise GraphError("a session needs a device", wanted="at least 1", got=wanted, hint="leave devices= out for one")
     return tuple(_open_device(spec, each, settings) for spec, each in specs.items())
 
 
-def _require_one_task(specs: Sequence[DeviceSpec]) -> None:
-    """Raise GraphError if devices belong to several processes: a session runs in a single process."""
-    # A device without a replica counts as replica 0.
-    tasks = {(spec.job, spec.replica or 0, spec.task): spec for spec in specs}
-    if len(tasks) > 1:
+def _require_own_process(specs: Iterable[DeviceSpec]) -> None:
+    """Raise GraphError for a device of another process: it would run here under the other's name."""
+    here = replace(HOME, replica=0)  # a name without a replica counts as replica 0
+    others = [spec for spec in specs if not here.allows(spec)]
+    if others:
         raise GraphError(
-            "the devices of a session belong to one process",
-            wanted="one job, replica and task for all, which is this process",
-            got=" and ".join(str(spec) for spec in tasks.values()),
-            hint="name local devices only, as devices=['/cpu:0', '/cpu:1']; a session does not reach other machines",
+            "the devices of a session belong to one process, its own",
+            wanted=f"devices of {HOME}, which is this process",
+            got=", ".join(map(str, others)),
+            hint="leave job, replica and task out of the names, as devices=['/cpu:0', '/cpu:1']; a session does not "
+            "reach other machines",
         )
 
 

@@ -84,8 +84,9 @@ class Session:
         Operations are then not fused, so each result is checked.
     devices : int or list of str or Device, optional
         Number of CPU devices, each with memory of its own, or the names of CPUs and GPUs ("/gpu:0"); one CPU by
-        default. Operations request a device by ``device``; the others run on the device of their data, or on the
-        first device. Devices of ``tagloom.streams`` are accepted too, and stay open.
+        default. Names of another job, replica or task than ``/job:localhost/task:0`` are refused. Operations request a
+        device by ``device``; the others run on the device of their data, or on the first device. Devices of
+        ``tagloom.streams`` are accepted too, and stay open.
     soft_placement : bool, optional
         Place operations requesting a missing device, or two different devices, elsewhere instead of refusing the step.
         Devices of other machines are refused all the same.

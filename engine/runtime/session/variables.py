@@ -14,9 +14,9 @@ from ...base.array_like import UnreadArray
 from ...base.deferred import build_deferred
 from ...base.errors import GraphError
 from ...base.resources import Resource
-from ...compile.place.processes import require_here
 from ...frontend.state.variables import Variable
 from ...ir.operation import Operation
+from ...ir.processes import require_here
 from ...ir.rules.placing import OutlivesStep
 from ...ops.state.variables.operations import CONTAINER, prepare_slots, slots_of
 from ...ops.state.variables.values import fit_values, no_such_variable

@@ -1,15 +1,23 @@
-"""Devices of other machines: no session reaches them, and soft placement does not replace them."""
+"""Devices of other processes: no session reaches them, and soft placement does not replace them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...base.device_names import DeviceSpec
-from ...base.errors import GraphError
-from ...base.wording import short_device
-from ...ir.operation import Operation
-from .constraints import device_constraint
+from ..base.device_names import DeviceSpec, parse_device
+from ..base.errors import GraphError
+from ..base.wording import short_device
+from .operation import Operation
+
+
+def device_constraint(op: Operation) -> DeviceSpec:
+    """Return the device constraint of an operation; GraphError for an invalid device name."""
+    try:
+        return parse_device(str(op.device))
+    except GraphError as error:
+        error.operation, error.source = op, op.source or error.source
+        raise
 
 
 def require_here(operations: Iterable[Operation], devices: Sequence[DeviceSpec]) -> None:
