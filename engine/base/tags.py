@@ -26,6 +26,17 @@ def frame_id(parent_id: int, parent_iteration: int, name: int) -> int:
     return (x ^ (x >> 31)) or 1
 
 
+def path_hash(parent_hash: int, parent_iteration: int, name: int) -> int:
+    """Return the path hash of the frame with a parent's path hash, a parent iteration and a name hash; 0 for the root.
+
+    With the frame id it makes the key of a message: two frames of one id have two path hashes. The step machine
+    computes the same function in C.
+    """
+    x = ((parent_hash ^ parent_iteration) * 0xFF51AFD7ED558CCD + name * 0xC4CEB9FE1A85EC53) & _MASK
+    x = ((x ^ (x >> 33)) * 0x9FB21C651E98DF25) & _MASK
+    return x ^ (x >> 28)
+
+
 def frame_path(parent_path: str, parent_iteration: int, name: str) -> str:
     """Return the path of a frame: Enter appends the loop's name (Yu et al., 2018, Figure 5)."""
     return f"{parent_path}/{parent_iteration}/{name}"
@@ -40,6 +51,10 @@ class Dead:
     """The absent value of a dead token."""
 
     def __repr__(self) -> str:
+        return "DEAD"
+
+    def __reduce__(self) -> str:
+        # By its name: it is compared by identity, in the process that it came to as well.
         return "DEAD"
 
 

@@ -10,6 +10,7 @@ from ..base.settings import Settings
 from ..ir.program import Program
 from ..kernels.core.table import Kind
 from ..kernels.scheduler.plan import CompiledPlan
+from ..kernels.scheduler.rendezvous import RemoteChannel
 from .partition.partitioned import Channel, Partitioned
 from .plan.build import build_plan
 from .plan.plan import Plan
@@ -55,19 +56,24 @@ class StepPlan:
     devices : tuple of DevicePlan
         A DevicePlan for each device with operations.
     channels : tuple of Channel
-        Between the devices.
+        Between all devices of the step; by number, which is the same in the plans of all tasks.
     not_clustered : mapping of str to str
         Reasons why operations are in no native program, by name and type.
+    remote : tuple of RemoteChannel
+        Of a plan for one task: the channels with one end on a device of the task, and the other on another task's.
     """
 
     plan: Plan
     devices: tuple[DevicePlan, ...]
     channels: tuple[Channel, ...]
     not_clustered: Mapping[str, str] = field(default_factory=dict)
+    remote: tuple[RemoteChannel, ...] = ()
 
 
 def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
-    """Freeze the programs of devices into plans with tables.
+    """Freeze the programs of devices into plans with tables; those of the target's task alone, if it names one.
+
+    Tasks that plan one Partitioned, or pickled copies of it, agree on the numbers of channels, feeds and fetches.
 
     Raises
     ------
@@ -75,8 +81,9 @@ def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
         If a static check fails (rules 52 to 55).
     """
     whole = build_plan(partitioned.whole)
-    if len(partitioned.programs) <= 1:  # none if the step has no operations
-        device, program = next(iter(partitioned.programs.items()), (_first_device(target), partitioned.whole))
+    programs = {device: program for device, program in partitioned.programs.items() if target.plans(device)}
+    if len(partitioned.programs) <= 1 and (programs or target.task is None):  # no program: a step without operations
+        device, program = next(iter(programs.items()), (_first_device(target), partitioned.whole))
         # Transfers change a device's program, while the reference executor runs the whole with NumPy's arrays.
         plan = whole if program is partitioned.whole else _plan_device(program, device, target)
         feeds, fetches = range(whole.num_feeds), range(whole.num_fetches)
@@ -90,9 +97,24 @@ def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
             _indices_on_device(partitioned.fetches, device),
             target,
         )
-        for device, program in partitioned.programs.items()
+        for device, program in programs.items()
     ]
-    return StepPlan(whole, tuple(devices), tuple(partitioned.channels), partitioned.whole.not_clustered)
+    channels = tuple(partitioned.channels)
+    return StepPlan(
+        whole, tuple(devices), channels, partitioned.whole.not_clustered, _remote_channels(channels, target)
+    )
+
+
+def _remote_channels(channels: Sequence[Channel], target: Target) -> tuple[RemoteChannel, ...]:
+    """Return the channels with one end among the planned devices, each with the task that has the other end."""
+    found = []
+    for channel in channels:
+        is_sent, is_received = target.plans(channel.source), target.plans(channel.destination)
+        if is_sent != is_received:
+            other = channel.destination if is_sent else channel.source
+            peer = str(replace(other, type=None, index=None))
+            found.append(RemoteChannel(channel.number, peer, channel.dtype.numpy, channel.name, is_sent))
+    return tuple(found)
 
 
 def _first_device(target: Target) -> DeviceSpec:

@@ -55,6 +55,8 @@ class Target:
         True if a trace, a step report or a guard observes instances, so every operation must have some.
     shapes : tuple of tuple of int, or None
         Shapes of the feeds, if the step serves no others.
+    task : DeviceSpec or None
+        Job, replica and task of a process that plans its own devices alone; None to plan all devices of a step.
     """
 
     settings: Settings = DEFAULTS
@@ -64,6 +66,11 @@ class Target:
     partial_run: bool = False
     observed: bool = False
     shapes: tuple[tuple[int, ...], ...] | None = None
+    task: DeviceSpec | None = None
+
+    def plans(self, device: DeviceSpec) -> bool:
+        """True if a device is planned for this target."""
+        return self.task is None or self.task.allows(device)
 
     @property
     def block_bytes(self) -> int:

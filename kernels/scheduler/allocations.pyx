@@ -14,6 +14,7 @@ from tagloom.kernels.memory.pool cimport Pool
 from tagloom.kernels.memory.swappable cimport SwappableArray
 from tagloom.kernels.scheduler.delivery cimport Machine
 from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.rendezvous cimport Endpoint, RendezvousTable, next_end
 from tagloom.kernels.scheduler.report cimport frame_path_of
 from tagloom.kernels.scheduler.series cimport Series
 
@@ -30,7 +31,10 @@ cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object st
                 continue  # it stays in the host's memory
             _add(found, fed, f"the value fed for {node.name}", None, node.source)
     if m.root != NULL:
-        _add_frame(found, m, m.root, compiled, _producers(compiled.plan))
+        producers = _producers(compiled.plan)
+        _add_frame(found, m, m.root, compiled, producers)
+        if m.rendezvous != NULL:
+            _add_sent(found, m, <RendezvousTable*>m.rendezvous, compiled, producers)
     allocations = list(found.values())
     rest = pool.store.live - sum([size for size, _, _, _ in allocations])
     if rest > 0:
@@ -123,6 +127,18 @@ cdef int _add_iteration(object found, Machine* m, Iteration* it, CompiledPlan co
         for k in range(m.table.nodes[i].num_inputs):
             producer = producers.get((i, k), i)
             _add_value(found, it.slots[m.table.nodes[i].slot + k], compiled, producer, it.frame, it.number)
+    return 0
+
+
+cdef int _add_sent(
+        object found, Machine* m, const RendezvousTable* rendezvous, CompiledPlan compiled, dict producers) except -1:
+    """Add what a machine has sent and nobody has taken."""
+    cdef Endpoint* end = next_end(rendezvous, NULL)
+    while end != NULL:
+        if end.machine == m:
+            producer = producers.get((end.node, 0), end.node)
+            _add_value(found, end.value, compiled, producer, end.iteration.frame, end.iteration.number)
+        end = next_end(rendezvous, end)
     return 0
 
 

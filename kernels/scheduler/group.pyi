@@ -1,12 +1,20 @@
 """The machines of one step, one for each device, with the face of a single one."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..memory.contexts import KernelContexts
 from .machine import StepMachine
 from .plan import CompiledPlan
-from .rendezvous import Rendezvous
+from .rendezvous import RemoteChannel, Rendezvous
+
+class PeerWait(NamedTuple):
+    """An instance that waits for a peer: a Recv for its message, or a Send for the transport to take its message."""
+
+    tag: str
+    channel: RemoteChannel
+    peer: str
+    is_sent: bool
 
 class MachineGroup:
     """One execution of a partitioned step; `fetches` says for each fetch the machine and the number it has there."""
@@ -63,7 +71,7 @@ class MachineGroup:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is ready and nothing on its way."""
+        """Whether nothing is ready, on its way or awaited from peers."""
 
     @property
     def can_progress(self) -> bool:
@@ -78,7 +86,7 @@ class MachineGroup:
 
     @property
     def stuck(self) -> bool:
-        """Whether a step that is done has instances that wait for messages: an internal error."""
+        """Whether a step that is done has messages or Recvs left over: an internal error."""
 
     @property
     def pending(self) -> int:
@@ -95,5 +103,8 @@ class MachineGroup:
     def fetches(self) -> list[Any]:
         """What was fetched: an array each, DEAD where no value came."""
 
+    def peer_waits(self) -> list[PeerWait]:
+        """Return the instances that wait for peers."""
+
     def dump(self) -> list[str]:
-        """Return lines that say what each iteration waits for, runs and holds, by machine."""
+        """Return lines that say what each iteration waits for, runs and holds, and what waits at channels."""

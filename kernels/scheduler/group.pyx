@@ -10,16 +10,40 @@ See docs/design/0009-devices.md.
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
+from collections import namedtuple
+from weakref import ref
+
 from tagloom.kernels.core.clock cimport now
 from tagloom.kernels.core.cost cimport SLICE
 from tagloom.kernels.memory.contexts cimport KernelContexts, enter, leave
 from tagloom.kernels.scheduler.machine cimport StepMachine
-from tagloom.kernels.scheduler.rendezvous cimport Rendezvous, next_machine, wake_machine
+from tagloom.kernels.scheduler.rendezvous cimport Endpoint, Rendezvous, next_end, next_machine, wake_machine
+from tagloom.kernels.scheduler.report cimport tag_of, text_of
 from tagloom.kernels.scheduler.workers cimport PATIENCE
 
 cdef extern from "<fenv.h>" nogil:
     int FE_ALL_EXCEPT
     int feclearexcept(int)
+
+
+class PeerWait(namedtuple("PeerWait", "tag channel peer is_sent")):
+    """An instance that waits for a peer: a Recv for its message, or a Send for the transport to take its message.
+
+    Attributes
+    ----------
+    tag : str
+        ``node@frame/iteration``.
+    channel : RemoteChannel
+    peer : str
+    is_sent : bool
+        True for a Send.
+    """
+
+    __slots__ = ()
+
+    def __str__(self):
+        way = "to" if self.is_sent else "from"
+        return f"{self.tag}, a message over {self.channel} {way} {self.peer}"
 
 
 cdef class MachineGroup:
@@ -38,7 +62,11 @@ cdef class MachineGroup:
     Notes
     -----
     Tickets of asynchronous instances are pairs (machine, ticket there).
+
+    If the rendezvous has remote channels, the group is one task's part of a step: it is not done while it waits for peers.
     """
+
+    cdef object __weakref__
 
     cdef list machines, contexts, places
     cdef list private  # by machine: the context that it runs in, None before its first visit
@@ -55,6 +83,9 @@ cdef class MachineGroup:
             (<StepMachine>each).patience = 0
             (<StepMachine>each).machine.number = i
         self.limited = [i for i, each in enumerate(machines) if (<StepMachine>each).machine.gate != NULL]
+        rendezvous.group = ref(self)
+        if rendezvous.failure is not None:  # a peer failed before this part began
+            self.abort(rendezvous.failure)
 
     def drain(self, double seconds):
         """Run ready instances of all machines until there are none, or for about `seconds`.
@@ -218,8 +249,8 @@ cdef class MachineGroup:
 
     @property
     def done(self):
-        """Whether nothing is ready and nothing on its way."""
-        return all([each.done for each in self.machines])
+        """Whether nothing is ready, on its way or awaited from peers."""
+        return all([each.done for each in self.machines]) and not self.rendezvous.awaits_peers
 
     @property
     def can_progress(self):
@@ -228,8 +259,8 @@ cdef class MachineGroup:
 
     @property
     def blocked_on_memory(self):
-        """Whether nothing goes on before memory is given back from outside."""
-        if self.failed is not None or self.offloaded or self.pending:
+        """Whether nothing goes on before memory is given back from outside; a message of a peer may do that too."""
+        if self.failed is not None or self.offloaded or self.pending or self.rendezvous.awaits_peers:
             return False
         return any([self.machines[i].blocked_on_memory for i in self.limited])
 
@@ -251,7 +282,10 @@ cdef class MachineGroup:
 
     @property
     def stuck(self):
-        """Whether a step that is done has instances that wait for messages: an internal error."""
+        """Whether a step that is done has instances that wait for messages, or messages for no instance: an internal error.
+
+        A part of a step that waits for a silent peer is not done, so it is never stuck.
+        """
         return self.failed is None and self.done and self.rendezvous.waiting > 0
 
     @property
@@ -274,11 +308,58 @@ cdef class MachineGroup:
         found = [each.fetches for each in self.machines]
         return [found[i][k] for i, k in self.places]
 
+    def peer_waits(self):
+        """Return the instances that wait for peers.
+
+        Returns
+        -------
+        list of PeerWait
+        """
+        remote = self.rendezvous.remote
+        return [
+            PeerWait(tag, remote[channel], remote[channel].peer, remote[channel].is_sent)
+            for tag, channel, _, _ in self._ends()
+            if tag and channel in remote
+        ]
+
+    cdef list _ends(self):
+        """Return (tag, channel, sends, text of the value) of all ends that wait; no tag for what a peer has sent."""
+        cdef Endpoint* end = next_end(&self.rendezvous.table, NULL)
+        found = []
+        while end != NULL:
+            found.append(self._describe_end(end))
+            end = next_end(&self.rendezvous.table, end)
+        return sorted(found)
+
+    cdef tuple _describe_end(self, const Endpoint* end):
+        """Return the item of an end in the list of `_ends`."""
+        cdef StepMachine machine
+        tag = ""
+        if end.machine != NULL:
+            machine = <StepMachine>self.machines[end.machine.number]
+            tag = tag_of(end.iteration, end.node, machine.compiled)
+        text = "" if not end.sends else "a dead value" if end.dead else text_of(end.value)
+        return tag, <int>end.key.channel, bool(end.sends), text
+
+    cdef list _channel_lines(self):
+        """Return a line for each end of a channel that waits for the other."""
+        lines = []
+        for tag, channel, sends, text in self._ends():
+            remote = self.rendezvous.remote.get(channel)
+            over = f"over {remote or f'channel {channel}'}"
+            if not tag:
+                lines.append(f"{text} from {remote.peer} {over} waits for its Recv")
+            elif sends:
+                lines.append(f"{tag} waits, sending {text} {over}" + (f" to {remote.peer}" if remote else ""))
+            else:
+                lines.append(f"{tag} waits for a message {over}" + (f" from {remote.peer}" if remote else ""))
+        return lines
+
     def dump(self):
-        """Return lines that say what each iteration waits for, runs and holds, by machine."""
+        """Return lines that say what each iteration waits for, runs and holds, by machine, and what waits at channels."""
         found = []
         for each in self.machines:
             lines = each.dump()
             if lines:
                 found += [f"on {each.compiled.plan.device}:", *lines]
-        return found
+        return found + self._channel_lines()

@@ -13,6 +13,7 @@ from tagloom.kernels.scheduler.delivery cimport Machine, Outcome
 from tagloom.kernels.scheduler.gate cimport end_iteration
 from tagloom.kernels.scheduler.plan cimport CompiledPlan
 from tagloom.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.rendezvous cimport Endpoint, RendezvousTable, next_end
 from tagloom.kernels.scheduler.series cimport Series
 
 
@@ -150,6 +151,14 @@ cdef tuple _held(Machine* m, Node* node, uint32_t i, Value value):
     return f"{<object>dtype}{list(held.shape)}", held.nbytes
 
 
+cdef str text_of(Value value):
+    """Return the text of a message's value: dtype and shape of an array, "a scalar" for an unboxed element."""
+    if value.form != OBJECT:
+        return "a scalar"
+    held = <object><PyObject*>value.bits
+    return f"{held.dtype}{list(held.shape)}" if hasattr(held, "shape") else type(held).__name__
+
+
 cdef int64_t count_iterations(Frame* frame) noexcept:
     """Return how many iterations of all loops inside a frame are alive; 0 for NULL."""
     cdef int64_t count = 0
@@ -170,6 +179,8 @@ cdef object held_bytes(Machine* m):
         _hold(m.fetched[i], found)
     if m.root != NULL:
         _hold_frame(m.root, found)
+    if m.rendezvous != NULL:
+        _hold_sent(m, <RendezvousTable*>m.rendezvous, found)
     return sum([getattr(array, "nbytes", 0) for array in found.values()])
 
 
@@ -191,6 +202,16 @@ cdef int _hold_frame(Frame* frame, dict found) except -1:
             if it.children[i] != NULL:
                 _hold_frame(it.children[i], found)
         it = it.next
+    return 0
+
+
+cdef int _hold_sent(Machine* m, const RendezvousTable* rendezvous, dict found) except -1:
+    """Add what a machine has sent and nobody has taken."""
+    cdef Endpoint* end = next_end(rendezvous, NULL)
+    while end != NULL:
+        if end.machine == m:
+            _hold(end.value, found)
+        end = next_end(rendezvous, end)
     return 0
 
 

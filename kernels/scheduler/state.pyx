@@ -137,6 +137,8 @@ cdef class StepState:
         self.patience = PATIENCE
         self.log = open_log(recorder, compiled, step_context, &self.machine)
         self.rendezvous, self.machine.rendezvous = rendezvous, NULL if rendezvous is None else &rendezvous.table
+        if rendezvous is not None:
+            rendezvous.table.live = &_live
         self._open(list(feeds), shuffle_seed)
         if workers is not None:
             workers.open_inbox(&self.inbox)

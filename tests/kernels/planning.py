@@ -11,6 +11,8 @@ from tagloom.kernels.scheduler.machine import StepMachine
 from tagloom.kernels.scheduler.plan import CompiledPlan
 from tagloom.kernels.scheduler.rendezvous import Rendezvous
 
+from tests.support.parts import Network, finish, remote_channels, start_part
+
 BOOL, I32, I64, F32, F64 = (np.dtype(n) for n in ("bool", "int32", "int64", "float32", "float64"))
 ORDERS = [(None, 32), (None, 1), (0, 2), (1, 7), (2, 32), (3, 1), (4, 3)]  # (shuffle seed, window)
 
@@ -200,6 +202,25 @@ def run_together(plans, channels, seed=None):
     assert not running.stuck, running.dump()
     traffic = running.rendezvous.traffic()
     return result(running), traffic
+
+
+def parts_of(tasks, channels, seed=None):
+    """Start the parts of a step; each task is a list of plans, and meets other tasks by messages alone."""
+    plans = [[planner.plan() for planner in planners] for planners in tasks]
+    tables = [[CompiledPlan(plan, DEFAULTS) for plan in each] for each in plans]
+    remote = remote_channels(plans)
+    return [
+        start_part(each, channels, ends, [()] * len(each), seed=None if seed is None else seed + 10 * i)
+        for i, (each, ends) in enumerate(zip(tables, remote, strict=True))
+    ]
+
+
+def run_apart(tasks, channels, seed=None):
+    """Run the parts of a step to the end; return the fetches of all in turn, and the network with what it carried."""
+    parts = parts_of(tasks, channels, seed)
+    network = Network(parts, seed or 0)
+    network.run()
+    return [value for values in finish(parts) for value in values], network
 
 
 def result(machine):

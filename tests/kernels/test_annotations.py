@@ -122,7 +122,15 @@ def test_the_hot_part_of_a_module_calls_no_python(module, folder):
 
 @pytest.mark.parametrize(
     "header",
-    ["core/clock", "core/frames", "core/values", "scheduler/delivery", "scheduler/primitives", "scheduler/ready"],
+    [
+        "core/clock",
+        "core/frames",
+        "core/values",
+        "scheduler/delivery",
+        "scheduler/primitives",
+        "scheduler/ready",
+        "scheduler/rendezvous",
+    ],
 )
 def test_what_the_machine_includes_calls_no_python(header, folder):
     found = functions(header, translate("scheduler/machine", folder))

@@ -100,3 +100,7 @@ class ReferenceExecution:
     def active(self) -> list[str]:
         """Return the names of the running instances."""
         return sorted(task.get_name() for task in self.machine.tasks)
+
+    def peer_waits(self) -> list[str]:
+        """Return no instances: the reference executor runs a whole step in this process."""
+        return []

@@ -23,6 +23,7 @@ from ...ir.traits import Effect
 from ...ir.unused import warn_of_unused
 from ...kernels.core.table import Kind
 from ...kernels.memory.pool import Pool
+from ...kernels.scheduler.rendezvous import RemoteChannel
 from ...ops.state.variables.operations import updates_variable, uses_variable
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
@@ -65,6 +66,8 @@ class CompiledStep:
         For each device plan the factory of a step's Schedule; None if no device has simulated time.
     channels : tuple of Channel
         Channels between the devices.
+    remote : tuple of RemoteChannel
+        Channels whose other end is on a device of another process.
     counters : StepCounters
         Counters of the step on each device.
     feeds : tuple of Feed
@@ -119,6 +122,7 @@ class CompiledStep:
         "not_clustered",
         "peaks",
         "plan",
+        "remote",
         "schedulers",
         "shows",
         "counter_pool",
@@ -142,6 +146,7 @@ class CompiledStep:
         self.schedulers: list[Callable[[], Any] | None] = [None] * len(plan.devices)
         self.counters: StepCounters = _make_counters(plan.devices)
         self.channels: tuple[Channel, ...] = plan.channels
+        self.remote: tuple[RemoteChannel, ...] = plan.remote
         self.feeds: tuple[Feed, ...] = tuple(map(Feed, program.feeds))
         self.peaks: StepPeaks = StepPeaks()
         # A kernel in a loop counts as unknown, -1: nobody knows the number of its iterations in advance.

@@ -383,8 +383,12 @@ class MachineExecution:
         return Activity(self.active(), self.machine.dump())
 
     def active(self) -> list[str]:
-        """Return the names of the asynchronous instances in flight."""
-        return [task.get_name() for task in self.tasks]
+        """Return the names of the asynchronous instances in flight, and of those that wait for other processes."""
+        return [task.get_name() for task in self.tasks] + self.peer_waits()
+
+    def peer_waits(self) -> list[str]:
+        """Return the instances that wait for messages of other processes, with channel and peer."""
+        return [str(each) for each in self.machine.peer_waits()] if isinstance(self.machine, MachineGroup) else []
 
 
 _EXECUTORS = ("machine", "reference")
@@ -414,7 +418,7 @@ def outcome(step: CompiledStep, machine: EndedMachine, plan: Plan) -> list[Any]:
         if machine.failure is not None:
             raise complete(step.graph, plan, *machine.failure)
         if isinstance(machine, MachineGroup) and machine.stuck:
-            raise RuntimeError("internal error: devices wait for each other\n" + "\n".join(machine.dump()))
+            raise RuntimeError("internal error: devices wait for each other's messages\n" + "\n".join(machine.dump()))
         fetched: list[Any] = machine.fetches
         for k, value in enumerate(fetched):
             if value is DEAD:

@@ -75,7 +75,7 @@ def launch(
     DeviceMemoryError
         If the fed arrays do not fit.
     """
-    if len(step.device_plans) > 1:
+    if len(step.device_plans) > 1 or step.remote:
         return _launch_group(step, context, feeds, environment, recorder)
     part, devices, contexts = step.device_plans[0], environment.devices, context.contexts
     swap = None if environment.swapping is None else _open_swapper(part, devices, environment.swapping)
@@ -107,7 +107,7 @@ def _launch_group(
         "recorder": recorder,
         "workers": None if environment.worker_pool is None else environment.worker_pool.workers,
     }
-    meeting = Rendezvous(len(step.channels))
+    meeting = Rendezvous(len(step.channels), step.remote)
     contexts = [devices[part.device].contexts for part in step.device_plans]
     # Each device numbers its own feeds, as it does its fetches below.
     fed = [[feeds[k] for k in part.feeds] for part in step.device_plans]
@@ -131,7 +131,8 @@ def _launch_group(
     ]
     # Each device numbers its own fetches: the group finds fetch k of the step at (machine, number there).
     places = {k: (i, n) for i, part in enumerate(step.device_plans) for n, k in enumerate(part.fetches)}
-    group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
+    # Of a step over several processes only some fetches are here.
+    group = MachineGroup(machines, contexts, meeting, [places[k] for k in sorted(places)])
     return Launched(group, group.drain, holds)
 
 

@@ -53,6 +53,9 @@ class Active(Protocol):
     def active(self) -> list[str]:
         """Return the names of the instances under way."""
 
+    def peer_waits(self) -> list[str]:
+        """Return the instances that wait for other processes, with channel and peer."""
+
 
 def held_up(step: CompiledStep, active: Iterable[str]) -> dict[str, list[str]]:
     """Return the Python calls waiting for other Python calls without using their results.
@@ -119,8 +122,8 @@ def _list_names(names: list[str]) -> str:
 class StallTimer:
     """Timer that looks at a waiting step now and then, and logs once if the step stands still.
 
-    The log names Python calls that hold up others, and watches whose reader does not read. A step may wait for
-    anything else without limit, as servers do for requests.
+    The log names Python calls that hold up others, watches whose reader does not read, and messages that a silent
+    process has not sent. A step may wait for anything else without limit, as servers do for requests.
 
     Parameters
     ----------
@@ -160,11 +163,14 @@ class StallTimer:
                 _list_names(unread),
             )
             return True
+        if waits := self._execution.peer_waits():
+            _log.warning("a step stands still: it waits for other processes: %s", _list_names(waits))
+            return True
         return False
 
 
 def stall_timer(execution: Active) -> StallTimer | None:
-    """Return a StallTimer for an execution; None if the step has neither watches nor Python calls."""
-    if execution.step.watched or execution.step.calls_python:
+    """Return a StallTimer for an execution; None for a step without watches, Python calls and other processes."""
+    if execution.step.watched or execution.step.calls_python or execution.step.remote:
         return StallTimer(execution)
     return None
