@@ -59,6 +59,8 @@ class StepPlan:
         Between all devices of the step; by number, which is the same in the plans of all tasks.
     not_clustered : mapping of str to str
         Reasons why operations are in no native program, by name and type.
+    is_part : bool
+        True if other tasks have devices of the step.
     remote : tuple of RemoteChannel
         Of a plan for one task: the channels with one end on a device of the task, and the other on another task's.
     """
@@ -67,6 +69,7 @@ class StepPlan:
     devices: tuple[DevicePlan, ...]
     channels: tuple[Channel, ...]
     not_clustered: Mapping[str, str] = field(default_factory=dict)
+    is_part: bool = False
     remote: tuple[RemoteChannel, ...] = ()
 
 
@@ -101,7 +104,12 @@ def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
     ]
     channels = tuple(partitioned.channels)
     return StepPlan(
-        whole, tuple(devices), channels, partitioned.whole.not_clustered, _remote_channels(channels, target)
+        whole,
+        tuple(devices),
+        channels,
+        partitioned.whole.not_clustered,
+        is_part=len(programs) < len(partitioned.programs),
+        remote=_remote_channels(channels, target),
     )
 
 

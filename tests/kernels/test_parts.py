@@ -20,18 +20,6 @@ from tests.support.parts import Network, finish, start_part, task_name
 ZEROS = {"frames": 0, "iterations": 0, "values": 0}
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_left():
-    gc.collect()
-    before = live_counts()
-    yield
-    gc.collect()
-    after = live_counts()
-    assert {k: after[k] - before[k] for k in ZEROS} == ZEROS
-    if "allocated" in after:  # a debug build
-        assert after["allocated"] - before["allocated"] == after["freed"] - before["freed"]
-
-
 def pair(window=32):
     return Planner(window), Planner(window)
 

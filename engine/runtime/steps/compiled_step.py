@@ -66,6 +66,8 @@ class CompiledStep:
         For each device plan the factory of a step's Schedule; None if no device has simulated time.
     channels : tuple of Channel
         Channels between the devices.
+    is_part : bool
+        True if devices of other processes take part, so that some feeds and fetches of the step are theirs.
     remote : tuple of RemoteChannel
         Channels whose other end is on a device of another process.
     counters : StepCounters
@@ -117,6 +119,7 @@ class CompiledStep:
         "graph",
         "is_charged",
         "is_light",
+        "is_part",
         "is_observed",
         "needs",
         "not_clustered",
@@ -146,6 +149,7 @@ class CompiledStep:
         self.schedulers: list[Callable[[], Any] | None] = [None] * len(plan.devices)
         self.counters: StepCounters = _make_counters(plan.devices)
         self.channels: tuple[Channel, ...] = plan.channels
+        self.is_part: bool = plan.is_part
         self.remote: tuple[RemoteChannel, ...] = plan.remote
         self.feeds: tuple[Feed, ...] = tuple(map(Feed, program.feeds))
         self.peaks: StepPeaks = StepPeaks()

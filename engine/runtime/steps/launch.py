@@ -75,7 +75,7 @@ def launch(
     DeviceMemoryError
         If the fed arrays do not fit.
     """
-    if len(step.device_plans) > 1 or step.remote:
+    if len(step.device_plans) > 1 or step.is_part:
         return _launch_group(step, context, feeds, environment, recorder)
     part, devices, contexts = step.device_plans[0], environment.devices, context.contexts
     swap = None if environment.swapping is None else _open_swapper(part, devices, environment.swapping)
@@ -144,7 +144,7 @@ def fed_arrays(step: CompiledStep, feeds: list[Any], environment: StepEnvironmen
         pool = devices[part.device].pool
         if pool is None or pool.limit is None:
             continue
-        values = feeds if len(step.device_plans) == 1 else [feeds[k] for k in part.feeds]
+        values = feeds if len(step.device_plans) == 1 and not step.is_part else [feeds[k] for k in part.feeds]
         moves = swapping is not None and bool(part.swaps or part.host_backed)
         found[pool] = [
             array
