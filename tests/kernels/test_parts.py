@@ -138,6 +138,7 @@ def test_tasks_may_have_several_devices(seed, window):
         assert len(network.carried) == sum(traffic[n]["messages"] for n in crossing)
 
 
+@pytest.mark.rule(148)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_window_bounds_what_is_under_way_until_it_is_taken(seed):
     """A producer whose messages nobody takes goes no further than its window."""
@@ -288,6 +289,7 @@ def test_remote_channels_are_numbered_once(numbers):
 @every_order
 @pytest.mark.rule(44)
 @pytest.mark.rule(121)
+@pytest.mark.rule(150)
 def test_the_error_of_a_peer_ends_the_step_and_frees_everything(seed, window):
     a, b = body_elsewhere(1000, window, F32)
     parts = parts_of([[a], [b]], 3, seed)
@@ -352,6 +354,7 @@ def test_values_under_way_are_freed_with_the_group():
     assert {k: live_counts()[k] for k in ZEROS} == ZEROS
 
 
+@pytest.mark.rule(149)
 def test_a_silent_peer_is_waited_for():
     a, b = body_elsewhere(3)
     parts = parts_of([[a], [b]], 3)

@@ -230,6 +230,7 @@ async def start(timeout=None, silent=()):
     return parts, running, transport
 
 
+@pytest.mark.rule(149)
 async def test_a_part_waits_for_a_silent_peer_and_says_for_what():
     parts, running, _ = await start(silent=[1])
     waiting = parts[0].execution
@@ -248,6 +249,7 @@ async def test_a_part_waits_for_a_silent_peer_and_says_for_what():
             await task
 
 
+@pytest.mark.rule(149)
 async def test_a_part_that_waits_times_out():
     _, running, _ = await start(timeout=0.01, silent=[1])
     for task in running:
