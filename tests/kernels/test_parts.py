@@ -253,6 +253,26 @@ def test_a_second_message_after_the_first_was_taken_is_an_internal_error_at_the_
     part.close()
 
 
+@every_order
+@pytest.mark.rule(147)
+@pytest.mark.parametrize("dtype", [I32, F32])
+def test_a_transport_that_doubles_messages_changes_no_result(seed, window, dtype):
+    wanted, _ = run_together(body_elsewhere(20, window, dtype), 3, seed)
+    a, b = body_elsewhere(20, window, dtype)
+    parts = parts_of([[a], [b]], 3, seed)
+    network = Network(parts, seed or 0, double=0.5)
+    network.run()
+    assert network.doubled > 0
+    left = sum(part.rendezvous.waiting for part in parts)
+    assert (network.refused + left, len(network.carried) - left) == (network.doubled, 3 * 21)
+    for part in parts:
+        assert part.done
+        assert part.failure is None
+    np.testing.assert_array_equal(parts[0].fetches, wanted)
+    for part in parts:
+        part.close()
+
+
 def test_messages_of_a_step_that_is_over_are_dropped():
     a, b = pair()
     b.fetch(b.recv(0, F32))

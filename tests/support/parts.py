@@ -3,13 +3,11 @@
 import pickle
 import random
 
-import numpy as np
-from tagloom.base.tags import DEAD
 from tagloom.kernels.core.table import Kind
 from tagloom.kernels.memory.contexts import KernelContexts
 from tagloom.kernels.scheduler.group import MachineGroup
 from tagloom.kernels.scheduler.machine import StepMachine
-from tagloom.kernels.scheduler.rendezvous import RemoteChannel, Rendezvous
+from tagloom.kernels.scheduler.rendezvous import MessageRefused, RemoteChannel, Rendezvous
 
 
 def task_name(number):
@@ -55,16 +53,20 @@ class Network:
     Attributes
     ----------
     under_way : list of (str, str, bytes)
-        Sender, receiver and pickle of each message that was taken and not delivered.
+        Sender ("" for a copy), receiver and pickle of each message that was taken and not delivered.
     carried : list of (MessageKey, value)
         All that was delivered.
+    doubled, refused : int
+        Messages that were sent on a second time, and deliveries that were refused.
     """
 
-    def __init__(self, parts, seed=0, hold=0.5):
+    def __init__(self, parts, seed=0, hold=0.5, double=0.0):
         self.parts = {task_name(i): part for i, part in enumerate(parts)}
         self.random = random.Random(seed)
         self.hold = hold  # probability to let the machines run on instead of delivering a message
+        self.double = double  # probability to deliver a message once more, later
         self.under_way, self.carried = [], []
+        self.doubled = self.refused = 0
 
     def collect(self, name):
         """Drain a part and take its messages, until it has neither something to run nor something to send."""
@@ -80,11 +82,17 @@ class Network:
 
     def deliver_one(self):
         """Deliver a message that is under way, chosen at random."""
-        _, receiver, data = self.under_way.pop(self.random.randrange(len(self.under_way)))
+        sender, receiver, data = self.under_way.pop(self.random.randrange(len(self.under_way)))
+        if sender and self.random.random() < self.double:
+            self.under_way.append(("", receiver, data))
+            self.doubled += 1
         key, value = pickle.loads(data)
-        value = DEAD if value is DEAD else np.asarray(value)
-        self.carried.append((key, value))
-        self.parts[receiver].rendezvous.deliver(key, value)
+        try:
+            self.parts[receiver].rendezvous.deliver(key, value)
+        except MessageRefused:
+            self.refused += 1
+        else:
+            self.carried.append((key, value))
 
     def run(self):
         """Run all parts until nothing moves any more."""
