@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 from tagloom.base.tags import DEAD, frame_id, name_hash, path_hash
 from tagloom.kernels.core.table import Kind
+from tagloom.kernels.memory.contexts import KernelContexts
+from tagloom.kernels.memory.pool import Pool
 from tagloom.kernels.scheduler.group import MachineGroup
+from tagloom.kernels.scheduler.limited import LimitedMachine
 from tagloom.kernels.scheduler.plan import CompiledPlan
 from tagloom.kernels.scheduler.rendezvous import MessageKey, MessageRefused, RemoteChannel, Rendezvous
 from tagloom.kernels.scheduler.state import live_counts
+from tagloom.ops.support.context import StepContext
+from tagloom.runtime.resources.manager import ResourceManager
 from tagloom.runtime.steps.execution import outcome
 
 from tests.kernels.planning import BOOL, F32, I32, Planner, every_order, parts_of, run_apart, run_together
@@ -418,6 +423,39 @@ def test_dumps_name_values_that_wait():
     ]
     for part in parts:
         part.close()
+
+
+def limited_part():
+    """Return a part that has sent 400 bytes, of 4200, and waits for room for 4000 more."""
+    plan = Planner()
+    sent = plan.call(lambda: np.ones(100, np.float32), outputs=(F32,))
+    plan.send(sent, 0)
+    plan.fetch(plan.call(lambda: np.zeros(1000, np.float32), outputs=(F32,), controls=[sent]))
+    contexts = KernelContexts(Pool(1 << 20, limit=4200))
+    rendezvous = Rendezvous(1, [RemoteChannel(0, "/job:a", F32, "x:0", True)])
+    step = StepContext(1, 0, ResourceManager(), contexts=contexts)
+    machine = LimitedMachine(CompiledPlan(plan.plan()), step, [], rendezvous=rendezvous)
+    part = MachineGroup([machine], [contexts], rendezvous, [(0, 0)])
+    part.drain(1.0)
+    assert "n2@root/0 waits for 4000 bytes of memory" in part.dump()
+    return part
+
+
+def test_errors_of_memory_name_messages_that_wait():
+    part = limited_part()
+    part.fail_out_of_memory()
+    assert part.failure[1] == "n2@root/0"
+    assert part.failure[2].allocations == [(400, "n0", "n0@root/0", None)]
+    part.close()
+
+
+def test_messages_that_leave_make_room():
+    part = limited_part()
+    assert not part.blocked_on_memory  # a peer has still to take something
+    assert len(part.rendezvous.take_outbox()) == 1
+    part.drain(1.0)
+    ((got,),) = finish([part])
+    assert got.tolist() == [0.0] * 1000
 
 
 def test_a_local_deadlock_beside_a_silent_peer_becomes_an_error_when_the_peer_has_spoken():
