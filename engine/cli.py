@@ -64,11 +64,17 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="list where each operation runs in a session on a GPU",
     )
-    info.set_defaults(command=lambda parsed: _print(_operations() if parsed.operations else _facts()))
+    info.add_argument("--passes", action="store_true", help="list the passes of the compiler in their order")
+    info.set_defaults(command=_print_info)
     _add_top(commands.add_parser("top", help="show what the sessions of running processes do"))
     _add_graph(commands.add_parser("graph", help="draw the text of a graph as a page"))
     _add_trace(commands.add_parser("trace", help="draw a saved trace as a page"))
     return parser
+
+
+def _print_info(parsed: argparse.Namespace) -> int:
+    """Print the table of ``tagloom info`` with the parsed options."""
+    return _print(_passes() if parsed.passes else _operations() if parsed.operations else _facts())
 
 
 def _add_graph(parser: argparse.ArgumentParser) -> None:
@@ -211,6 +217,14 @@ def _operations() -> list[tuple[str, str]]:
     return [(definition.type, _PLACES[definition.runs_on]) for definition in all_definitions()]
 
 
+def _passes() -> list[tuple[str, str]]:
+    """Return the rows of ``tagloom info --passes``: passes with their stages and switches."""
+    from .compile import PIPELINE
+    from .compile.passes import with_registered
+
+    return [(row.name, row.describe()) for row in with_registered(PIPELINE)]
+
+
 def _facts() -> list[tuple[str, str]]:
     """Return the rows of ``tagloom info``: versions, the build, and devices."""
     import platform
@@ -229,7 +243,22 @@ def _facts() -> list[tuple[str, str]]:
         ("devices", f"cpu:0 ({cores} cores)"),
         ("half", _HALF),
         *(("cuda", line) for line in _cuda()),
+        *_outside_kinds(),
     ]
+
+
+def _outside_kinds() -> list[tuple[str, str]]:
+    """Return lines with the number of devices of each kind, except GPUs."""
+    from .streams.kinds import DeviceUnavailable, device_kinds
+
+    lines = []
+    for kind in device_kinds():
+        if kind.count is not None and kind.name != "GPU":
+            try:
+                lines.append((kind.name.lower(), str(kind.count())))
+            except DeviceUnavailable as error:
+                lines.append((kind.name.lower(), error.what))
+    return lines
 
 
 def _vectors() -> str:

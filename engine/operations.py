@@ -1,10 +1,15 @@
-"""Names for defining operations outside of this package.
+"""Names for outside packages that define operations, device kinds, kernels and passes.
 
-See docs/custom-operations.md.
+See docs/extending.md.
 """
 
+from .base.registrations import Registration
+from .compile.outside_kernels import register_kernel
+from .compile.outside_passes import register_pass, rewrite
 from .ir.apply import apply
+from .ir.builder import Builder
 from .ir.definition import OPTIONAL, REQUIRED, NotDifferentiable, OpDefinition, Sample, Ufunc, define
+from .ir.program import Program
 from .ir.rules.batching import Batch, TakesRow
 from .ir.rules.edges import Feedable, Fetchable, WarnsUnused
 from .ir.rules.fusing import AddsBias, AppliesMask, Fusion, LargestPlaces, SpreadsWindows, SumsRows
@@ -16,6 +21,7 @@ from .ir.rules.placing import OutlivesStep, TakesPart
 from .ir.rules.shapes import LoadsElement, ShapeOnly, ShapeVector, StoresElement
 from .ir.traits import Effect
 from .ops.support.context import KernelContext
+from .streams.kinds import DeviceKind, device_kinds, register_device_kind
 
 __all__ = [
     "OPTIONAL",
@@ -23,6 +29,8 @@ __all__ = [
     "AddsBias",
     "AppliesMask",
     "Batch",
+    "Builder",
+    "DeviceKind",
     "Effect",
     "Elements",
     "Feedable",
@@ -38,7 +46,9 @@ __all__ = [
     "Ordered",
     "OutlivesStep",
     "PassesInputs",
+    "Program",
     "ReadsValues",
+    "Registration",
     "Reread",
     "ReturnsInput",
     "RunsAs",
@@ -55,4 +65,9 @@ __all__ = [
     "WarnsUnused",
     "apply",
     "define",
+    "device_kinds",
+    "register_device_kind",
+    "register_kernel",
+    "register_pass",
+    "rewrite",
 ]

@@ -12,6 +12,8 @@ if _typing.TYPE_CHECKING:
     from .distributions import Distribution, Exponential, Lognormal, Mixture, Sum
     from .event import DeviceClosed, Event, Withdrawn
     from .host import HostDevice
+    from .kinds import DeviceUnavailable
+    from .library import LibraryDevice
     from .simulated import InjectedError, LatencyDevice, ManualDevice
 else:
     _HOMES = {
@@ -23,6 +25,8 @@ else:
         "distributions": ("Distribution", "Exponential", "Lognormal", "Mixture", "Sum"),
         "event": ("DeviceClosed", "Event", "Withdrawn"),
         "host": ("HostDevice",),
+        "kinds": ("DeviceUnavailable",),
+        "library": ("LibraryDevice",),
         "simulated": ("InjectedError", "LatencyDevice", "ManualDevice"),
     }
     _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -43,12 +47,14 @@ __all__ = [
     "CudaUnavailable",
     "Device",
     "DeviceClosed",
+    "DeviceUnavailable",
     "Distribution",
     "Event",
     "Exponential",
     "HostDevice",
     "InjectedError",
     "LatencyDevice",
+    "LibraryDevice",
     "Lognormal",
     "LoopClock",
     "ManualDevice",

@@ -39,12 +39,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
 from ..kernels.memory.contexts import KernelContexts
 from .event import Event
+
+if TYPE_CHECKING:
+    from ..kernels.native.generator import CodeGenerator
 
 T = TypeVar("T")
 
@@ -247,6 +250,23 @@ class Device(ABC):
     def streams(self) -> tuple[Stream, Stream, Stream]:
         """The three streams."""
         return self.compute, self.host_to_device, self.device_to_host
+
+    @property
+    def computes(self) -> bool:
+        """True if sessions can compute on the device: with NumPy's arrays, or with an array library."""
+        return self.arrays is not None or self.buffer is np.ndarray
+
+    @property
+    def generator(self) -> CodeGenerator | None:
+        """Writer of kernels for whole programs; None if each operation has a kernel of its own.
+
+        The C kernels for NumPy's arrays, and by default none for an array library.
+        """
+        if self.arrays is not None:
+            return None
+        from ..kernels.native.generator import C  # loads the C kernels, which copies do not need
+
+        return C
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -162,7 +162,8 @@ REAL = FLOATING + INTEGER
 NUMERIC = DIFFERENTIABLE + INTEGER
 INDEX = (int32, int64)
 VALUES = tuple(d for d in ALL if d.is_value)
-ON_GPU = tuple(d for d in VALUES if d.name not in ("string", "bfloat16"))  # dtypes that CuPy's functions support
+# Dtypes that array libraries other than NumPy have, such as CuPy.
+PORTABLE = tuple(d for d in VALUES if d.name not in ("string", "bfloat16"))
 
 _BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL if d.numpy is not None}

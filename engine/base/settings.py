@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .errors import GraphError
+from .registrations import REGISTERED_PASSES
 
 AUTO = "auto"  # parallel_iterations of a loop whose iterations start as memory allows
 MOST = 256  # iterations at once under AUTO: enough to hide latencies, few enough to keep the engine's tables small
@@ -104,6 +105,8 @@ class Settings:
     check_passes : bool
         Check the graph against its stage's legality table between all passes; off by default, since the check only
         finds mistakes of the passes themselves. The environment variable TAGLOOM_CHECK_PASSES=1 turns the default on.
+    passes_off : tuple of str
+        Names of registered passes to leave out (``tagloom.operations.register_pass``); "all" for all of them.
     dump : str
         Names of passes, separated by commas, after which the program is printed to the standard error, or "all". The
         environment variable TAGLOOM_DUMP sets the default.
@@ -155,6 +158,7 @@ class Settings:
     pool_bytes: int = 1 << 30
     shuffle_seed: int | None = None
     check_passes: bool = field(default_factory=lambda: os.environ.get("TAGLOOM_CHECK_PASSES") == "1")
+    passes_off: tuple[str, ...] = ()
     dump: str = field(default_factory=lambda: os.environ.get("TAGLOOM_DUMP", ""))
     observe: bool = field(default_factory=lambda: os.environ.get("TAGLOOM_OBSERVE") == "1")
 
@@ -164,7 +168,7 @@ class Settings:
         Parameters
         ----------
         *names : str
-            Names of fast paths, keys of ``FAST_PATHS``; "all" for all of them.
+            Names of fast paths, keys of ``FAST_PATHS``, or of registered passes; "all" for all of them.
 
         Returns
         -------
@@ -173,7 +177,7 @@ class Settings:
         Raises
         ------
         GraphError
-            If a name is no fast path.
+            If a name is no fast path and no registered pass.
 
         Examples
         --------
@@ -181,13 +185,26 @@ class Settings:
         >>> tg.Settings().without("fuse", "native").fuse
         False
         """
-        wanted = [*FAST_PATHS] if "all" in names else names
-        for name in wanted:
-            if name not in FAST_PATHS:
-                raise GraphError(
-                    "no such fast path", wanted=", ".join(FAST_PATHS), got=name, hint="or all of them: all"
-                )
-        return replace(self, **{name: FAST_PATHS[name] for name in wanted})
+        registered = REGISTERED_PASSES.entries
+        for name in names:
+            if name not in FAST_PATHS and name not in registered and name != "all":
+                known = ", ".join([*FAST_PATHS, *map(str, registered)])
+                raise GraphError("no such fast path", wanted=known, got=name, hint="or all of them: all")
+        wanted = FAST_PATHS if "all" in names else [name for name in names if name in FAST_PATHS]
+        # "all" stands for passes that are registered later, too.
+        off = {*self.passes_off, *(name for name in names if name not in FAST_PATHS)}
+        return replace(self, passes_off=tuple(sorted(off)), **{name: FAST_PATHS[name] for name in wanted})
+
+    def runs_pass(self, name: str) -> bool:
+        """Return True unless a registered pass is left out.
+
+        Examples
+        --------
+        >>> import tagloom as tg
+        >>> tg.Settings(passes_off=("slow_pass",)).runs_pass("slow_pass")
+        False
+        """
+        return name not in self.passes_off and "all" not in self.passes_off
 
 
 # Settings that make steps fast and change results by rounding at most: each field with the value that turns it off.

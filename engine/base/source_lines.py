@@ -9,10 +9,12 @@ import sys
 import threading
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
+from types import FrameType
 
 from .wording import shorten_line
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_NAME = __name__.partition(".")[0] + "."
 _DEMO = os.path.join(_PACKAGE, "demo") + os.sep  # counts as user code
 _LIBRARY = os.path.dirname(contextlib.__file__)  # Python's own; a graph needs neither of these packages to be loaded
 _LOOP, _POOL = (os.path.join(_LIBRARY, *parts, "") for parts in (("asyncio",), ("concurrent", "futures")))
@@ -44,10 +46,15 @@ def user_source() -> Source | None:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_DEMO) or not file.startswith(_NOT_THE_USER):
+        if file.startswith(_DEMO) or not (file.startswith(_NOT_THE_USER) or _is_of_package(frame)):
             return Source(file, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return _caller.get()
+
+
+def _is_of_package(frame: FrameType) -> bool:
+    """Return True for code of a subpackage, wherever its folder is: beside `engine` in the repository."""
+    return str(frame.f_globals.get("__name__", "")).startswith(_NAME)
 
 
 def note_caller(context: Context) -> None:

@@ -1,6 +1,7 @@
 """Compilation: the list of passes, from a program to a StepPlan."""
 
-from .pipeline import PIPELINE, Pass, compile_step, compile_until
+from .passes import Pass
+from .pipeline import PIPELINE, compile_step, compile_until
 from .step_plan import DevicePlan, StepPlan, with_own_tables
 from .target import DeviceTarget, Target
 

@@ -1,24 +1,26 @@
 """The pipeline: from a user's graph to the StepPlan for executors, a row for each pass.
 
-`PIPELINE` alone defines the order. A row is skipped if its setting is off or the target has no use for the pass.
-After each row the program is checked against the table of legal operations at its stage (`engine/ir/verify.py`) if the
-setting `check_passes` is on, and printed if the setting `dump` names the row.
+`PIPELINE` alone defines the order, together with the places of registered passes (`passes.py`). A row is skipped if
+its setting is off or the target has no use for the pass. After each row the program is checked against the table of
+legal operations at its stage (`engine/ir/verify.py`) if the setting `check_passes` is on, and printed if the setting
+`dump` names the row.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base.collector import pause_collections
 from ..base.errors import GraphError
 from ..deadness.regions import loops_are_regular
 from ..ir.loop_dependence import note_carried
+from ..ir.own_kernels import HasOwnKernel
 from ..ir.processes import require_here
 from ..ir.program import Program
 from ..ir.verify import check
+from ..kernels.native.generator import C, CodeGenerator
 from .devices import partition_step, place_step
 from .fuse.epilogues import add_epilogues
 from .fuse.forward_assignments import forward_assignments
@@ -36,12 +38,13 @@ from .loops.weight_gradients import batch_products
 from .lower.lowering import lower
 from .mark_fetched import mark_fetched
 from .native.cluster import cluster
-from .native.rules import ON_CPU, ON_CUDA
+from .native.rules import Rules
 from .native.wrap import can_be_native, run_natively
 from .order_effects import order_effects
 from .partial_run import to_partial_run
 from .partition import partitioned as _partitioned
 from .partition.partitioned import Partitioned
+from .passes import Pass, with_registered
 from .simplify.broadcast_sums import drop_sums
 from .simplify.cse import merge_duplicates
 from .simplify.fold import fold_constants
@@ -56,42 +59,19 @@ from .transfers import insert_transfers
 DEFAULT = Target()
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A row of the pipeline.
-
-    Attributes
-    ----------
-    name : str
-        Name for the setting `dump` and :func:`compile_until`.
-    run : callable
-        ``run(program, target)`` returns the next form of the program and may use up its argument.
-    stage : {'structured', 'lowered', 'partitioned', 'planned'}
-        Stage whose rules the result obeys.
-    switch : str or None
-        Name of the setting to turn the pass off.
-    when : callable or None
-        ``when(target)`` is True if the target has a use for the pass.
-    about_loops : bool
-        True if the pass assumes operations in a loop to be alive whenever their iteration is.
-    """
-
-    name: str
-    run: Callable[[Any, Target], Any]
-    stage: str
-    switch: str | None = None
-    when: Callable[[Target], bool] | None = None
-    about_loops: bool = False
-
-    def is_on(self, target: Target) -> bool:
-        """Return True if the pass runs for a target."""
-        is_useful = self.when is None or self.when(target)
-        return is_useful and (self.switch is None or bool(getattr(target.settings, self.switch)))
-
-
 def _make_structured_row(name: str, run: Callable[[Program], Program], switch: str | None = None) -> Pass:
     """Return the row of a pass on regions, independent of the target."""
     return Pass(name, lambda program, _: run(program), "structured", switch)
+
+
+def _unless_own(
+    name: str,
+    run: Callable[[Program, HasOwnKernel], Program],
+    switch: str,
+    when: Callable[[Target], bool] | None = None,
+) -> Pass:
+    """Return the row of a pass that gives operations other kernels, except operations with registered kernels."""
+    return Pass(name, lambda program, target: run(program, target.has_own_kernel), "structured", switch, when)
 
 
 def _about_loops(name: str, run: Callable[[Program, Target], Program], switch: str = "") -> Pass:
@@ -100,30 +80,39 @@ def _about_loops(name: str, run: Callable[[Program, Target], Program], switch: s
 
 
 def _is_plain(target: Target) -> bool:
-    """Return True for a single device, unlimited memory, kernels in C or CUDA C only, and no observer."""
+    """Return True for a single device with a code generator, unlimited memory, and no observer."""
     devices = target.devices
-    plain = len(devices) <= 1 and all(
-        d.memory_limit is None and (d.backend is None or d.compiles_cuda) for d in devices
-    )
+    plain = len(devices) <= 1 and all(d.memory_limit is None and d.generator is not None for d in devices)
     return plain and not target.observed and target.settings.native and target.settings.loops
 
 
 def _is_one_cpu(target: Target) -> bool:
-    """Return True for a single CPU, unlimited memory, kernels in C only, and no observer."""
-    return _is_plain(target) and not any(device.compiles_cuda for device in target.devices)
+    """Return True for a single device as `_is_plain`, whose generator has kernels for epilogues and clusters."""
+    return _is_plain(target) and _generator_of(target).adds_epilogues
+
+
+def _generator_of(target: Target) -> CodeGenerator:
+    """Return the code generator of the only device of a plain target."""
+    generator = target.devices[0].generator if target.devices else C
+    assert generator is not None, "asked for targets of `_is_plain` alone"
+    return generator
+
+
+def _rules_of(target: Target) -> Rules:
+    """Return the rules for native programs of a plain target."""
+    return Rules(_generator_of(target), target.has_own_kernel)
 
 
 def _is_native(target: Target) -> IsNative:
     """Return a predicate: True for loops to become native programs on a CPU."""
     if not (target.settings.straight and _is_one_cpu(target)):
         return lambda loop: False
-    return lambda loop: can_be_native(loop, target.settings)
+    return lambda loop: can_be_native(loop, target.settings, _rules_of(target))
 
 
 def _add_native_loops(program: Program, target: Target) -> Program:
-    """Add native programs for loops, in the language of the target's only device."""
-    on_cuda = any(device.compiles_cuda for device in target.devices)
-    return run_natively(program, target.settings, ON_CUDA if on_cuda else ON_CPU)
+    """Add native programs for loops, by the code generator of the target's only device."""
+    return run_natively(program, target.settings, _rules_of(target))
 
 
 def _require_here(program: Program, target: Target) -> Program:
@@ -143,7 +132,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("specialize", lambda p, t: specialize(p, t.shapes or ()), "structured", when=lambda t: t.shapes is not None),
     Pass("swap_memory", lambda p, t: set_swap_memory(p, t.swap), "structured", when=lambda t: t.swap is not None),
     # Compute less.
-    Pass("fold", lambda p, t: fold_constants(p, t.settings.fold_bytes), "structured", "fold"),
+    Pass("fold", lambda p, t: fold_constants(p, t.settings.fold_bytes, t.has_own_kernel), "structured", "fold"),
     _about_loops("merge", lambda p, _: merge_duplicates(p)),
     _about_loops("loop_invariants", lambda p, _: capture_unchanged(p)),
     _about_loops("hoist", lambda p, _: hoist_invariants(p)),
@@ -152,23 +141,23 @@ PIPELINE: tuple[Pass, ...] = (
     _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes, _is_native(t)), "hoist_bytes"),
     _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes, _is_native(t)), "block_bytes"),
     _about_loops("narrow", lambda p, _: narrow_products(p)),
-    _about_loops("batch", lambda p, _: batch_products(p)),
-    _about_loops("accumulate", lambda p, _: accumulate_products(p)),
+    _about_loops("batch", lambda p, t: batch_products(p, t.has_own_kernel)),
+    _about_loops("accumulate", lambda p, t: accumulate_products(p, t.has_own_kernel)),
     _make_structured_row("note_carried", note_carried),
     # Fewer, larger operations.
     _make_structured_row("broadcast_sums", drop_sums, "broadcast_sums"),
     _make_structured_row("forward_assignments", forward_assignments, "forward_assignments"),
     # Before `fuse`: masks and epilogues look for single operations.
     _make_structured_row("pooled_masks", mask_before_spreading, "fuse"),
-    Pass("epilogues", lambda p, _: add_epilogues(p), "structured", "fuse", _is_one_cpu),
-    _make_structured_row("fuse", fuse_elementwise, "fuse"),
+    _unless_own("epilogues", add_epilogues, "fuse", _is_one_cpu),
+    _unless_own("fuse", fuse_elementwise, "fuse"),
     # Saved values: how long they live, and whether they may leave the device.
     _make_structured_row("release", release_saved, "release"),
     _make_structured_row("mark_swappable", mark_swapped),
     _make_structured_row("mark_fetched", mark_fetched),
     # Native programs for loops and other connected operations, where one device computes all.
     Pass("straight", _add_native_loops, "structured", "straight", _is_plain, about_loops=True),
-    Pass("cluster", lambda p, t: cluster(p, t.settings), "structured", "cluster", _is_one_cpu),
+    Pass("cluster", lambda p, t: cluster(p, t.settings, _rules_of(t)), "structured", "cluster", _is_one_cpu),
     # Primitives, on devices.
     Pass("lower", lambda p, _: lower(p), "lowered"),
     Pass("place", place_step, "lowered"),
@@ -222,12 +211,14 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
     GraphError
         If there is no such row, or as :func:`compile_step`.
     """
-    dumped = _dumped_rows(target.settings.dump)
-    last = _index_of_row(name)
+    # One list for the whole compilation: a registration meanwhile is for the next.
+    rows = with_registered(PIPELINE)
+    dumped = _dumped_rows(target.settings.dump, rows)
+    last = _index_of_row(name, rows)
     form: Any = program
     regular: bool | None = None  # not known yet
     with pause_collections():
-        for row in PIPELINE[: last + 1]:
+        for row in rows[: last + 1]:
             # Found once, at the first row that asks; later rows rely on it.
             is_on = row.is_on(target)
             if is_on and row.about_loops:
@@ -250,19 +241,19 @@ def _let_go(before: Any, form: Any, program: Program) -> None:
         before.graph.dismantle()
 
 
-def _dumped_rows(dump: str) -> set[str]:
+def _dumped_rows(dump: str, rows: Sequence[Pass]) -> set[str]:
     """Return the names of the rows selected by a setting ``dump``."""
     names = [name.strip() for name in dump.split(",") if name.strip()]
     if "all" in names:
-        return {row.name for row in PIPELINE}
-    return {PIPELINE[_index_of_row(name)].name for name in names}
+        return {row.name for row in rows}
+    return {rows[_index_of_row(name, rows)].name for name in names}
 
 
-def _index_of_row(name: str) -> int:
-    for i, row in enumerate(PIPELINE):
+def _index_of_row(name: str, rows: Sequence[Pass]) -> int:
+    for i, row in enumerate(rows):
         if row.name == name:
             return i
-    raise GraphError("no such pass", wanted=", ".join(row.name for row in PIPELINE), got=name, hint="name one of these")
+    raise GraphError("no such pass", wanted=", ".join(row.name for row in rows), got=name, hint="name one of these")
 
 
 def _programs_of(form: Any) -> list[Program]:

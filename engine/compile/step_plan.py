@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..base.device_names import DeviceSpec
 from ..base.settings import Settings
-from ..ir.program import Program
+from ..ir.operation import Operation
+from ..ir.own_kernels import ON_HOST, KernelSource
+from ..ir.program import Program, needed
 from ..kernels.core.table import Kind
 from ..kernels.scheduler.plan import CompiledPlan
 from ..kernels.scheduler.rendezvous import RemoteChannel
@@ -83,7 +85,7 @@ def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
     GraphError
         If a static check fails (rules 52 to 55).
     """
-    whole = build_plan(partitioned.whole)
+    whole = build_plan(partitioned.whole, source_of=_sources_of_whole(partitioned, target))
     programs = {device: program for device, program in partitioned.programs.items() if target.plans(device)}
     if len(partitioned.programs) <= 1 and (programs or target.task is None):  # no program: a step without operations
         device, program = next(iter(programs.items()), (_first_device(target), partitioned.whole))
@@ -137,10 +139,21 @@ def _target_of(device: DeviceSpec, target: Target) -> tuple[int, DeviceTarget | 
 
 def _plan_device(program: Program, device: DeviceSpec, target: Target) -> Plan:
     _, device_target = _target_of(device, target)
-    return build_plan(
-        program,
-        None if device_target is None or device_target.backend is None else device_target.backend(target.settings),
-    )
+    if device_target is None:
+        return build_plan(program)
+    backend = None if device_target.backend is None else device_target.backend(target.settings)
+    return build_plan(program, backend, lambda op: device_target.kernels)
+
+
+def _sources_of_whole(partitioned: Partitioned, target: Target) -> Callable[[Operation], KernelSource]:
+    """Return a function of an operation of the whole step that returns the kernels of the operation's device."""
+    # The whole step computes with NumPy, as no kernel of a device with other arrays can.
+    kernels = {device.spec: device.kernels for device in target.devices if device.backend is None}
+    if len(partitioned.programs) <= 1:
+        device = next(iter(partitioned.programs), _first_device(target))
+        return lambda op: kernels.get(device, ON_HOST)
+    placed = {op.name: device for device, program in partitioned.programs.items() for op in needed(program)}
+    return lambda op: kernels.get(placed.get(op.name, _first_device(target)), ON_HOST)
 
 
 def _device_plan(

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from ..base.device_names import DeviceSpec
 from ..base.settings import DEFAULTS, Settings
+from ..ir.operation import Operation
+from ..ir.own_kernels import ON_HOST, KernelSource, any_registered
+from ..kernels.native.generator import C, CodeGenerator
 from .plan.build import DeviceBackend
 
 _BLOCKS = 12  # a block of rows or of products takes at most 1/12 of a memory limit
@@ -24,14 +27,17 @@ class DeviceTarget:
         Most bytes for the device's arrays; None for no limit.
     backend : callable or None
         Returns the DeviceBackend of a compiled step, on a device whose arrays are not NumPy's.
-    compiles_cuda : bool
-        True if the device runs kernels in CUDA C.
+    generator : CodeGenerator or None
+        Writer of kernels for whole programs: the C kernels by default.
+    kernels : KernelSource
+        Kernels registered for the device's kind, and the dtypes of its arrays.
     """
 
     spec: DeviceSpec
     memory_limit: int | None = None
     backend: Callable[[Settings], DeviceBackend] | None = None
-    compiles_cuda: bool = False
+    generator: CodeGenerator | None = C
+    kernels: KernelSource = ON_HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,13 @@ class Target:
     def plans(self, device: DeviceSpec) -> bool:
         """True if a device is planned for this target."""
         return self.task is None or self.task.allows(device)
+
+    def has_own_kernel(self, op: Operation) -> bool:
+        """Return True if a kernel is registered for an operation on one of the devices: no pass may replace it."""
+        if not any_registered():
+            return False
+        kernels = {device.kernels for device in self.devices} or {ON_HOST}
+        return any(each.find(op) is not None for each in kernels)
 
     @property
     def block_bytes(self) -> int:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ..base.dtypes import ON_GPU
 from ..ir.builder import Builder
-from ..ir.definition import host_inputs, runs_on
+from ..ir.definition import host_inputs
 from ..ir.operation import Operation
+from ..ir.own_kernels import KernelSource
 from ..ir.program import Program, copy_program, needed
 from ..ir.rules.kernels import NoRetry
 from ..ir.tensor import Tensor
@@ -30,18 +30,18 @@ _FROM_HOST = frozenset({Role.FEED, Role.CONST, Role.RECV})
 
 def insert_transfers(partitioned: Partitioned, target: Target) -> Partitioned:
     """Return the partitioned program with copies for devices whose arrays are not NumPy's."""
-    foreign = {device.spec for device in target.devices if device.backend is not None}
-    programs = {d: _insert_transfers(p) if d in foreign else p for d, p in partitioned.programs.items()}
+    foreign = {device.spec: device.kernels for device in target.devices if device.backend is not None}
+    programs = {d: _insert_transfers(p, foreign[d]) if d in foreign else p for d, p in partitioned.programs.items()}
     return replace(partitioned, programs=programs)
 
 
-def _insert_transfers(program: Program) -> Program:
+def _insert_transfers(program: Program, kernels: KernelSource) -> Program:
     copy = copy_program(program)
     # As they are before any copy is inserted.
     uses = _collect_uses(copy)
     for tensor in [t for op in needed(copy) for t in op.outputs]:
-        if tensor.dtype in ON_GPU:
-            _Transfers(copy, tensor, uses.get(tensor, [])).insert()
+        if tensor.dtype in kernels.dtypes:
+            _Transfers(copy, kernels, tensor, uses.get(tensor, [])).insert()
     return copy
 
 
@@ -58,18 +58,20 @@ def _collect_uses(program: Program) -> Mapping[Tensor, list[Use]]:
 class _Transfers:
     """The copies of a tensor."""
 
-    def __init__(self, program: Program, tensor: Tensor, uses: list[Use]) -> None:
+    def __init__(self, program: Program, kernels: KernelSource, tensor: Tensor, uses: list[Use]) -> None:
         self.program = program
+        self.kernels = kernels
         self.tensor = tensor
         self.uses = uses
 
     def insert(self) -> None:
         """Insert copies before uses of the tensor on the other side."""
         self._insert_copy("ToHost", [(op, k) for op, k in self.uses if op is None or _LOOKED_AT.get(op.role) == k])
-        if self.tensor.dtype.is_differentiable:
-            self._insert_copy(
-                "IntoDevice", [(op, k) for op, k in self.uses if op and op.role is Role.SERIES_PUSH and k == 0]
-            )
+        saves = [(op, k) for op, k in self.uses if op and op.role is Role.SERIES_PUSH and k == 0]
+        if self.kernels.needs_kernels:  # the host computes with series, which must not have elements in both memories
+            self._insert_copy("ToHost", saves)
+        elif self.tensor.dtype.is_differentiable:
+            self._insert_copy("IntoDevice", saves)
         if self._is_from_host():
             users = list(self._device_uses())
             # A kernel alone copies its input itself, if it may be run again should there be no room for the copy.
@@ -79,7 +81,7 @@ class _Transfers:
 
     def _is_from_host(self) -> bool:
         op = self.tensor.op
-        return op.role in _FROM_HOST or (is_kernel(op) and runs_on(op) == "host")
+        return op.role in _FROM_HOST or (is_kernel(op) and self.kernels.place_of(op) == "host")
 
     def _device_uses(self) -> Iterator[tuple[Operation, int]]:
         """Yield the uses of the tensor in computations on the device."""
@@ -88,7 +90,7 @@ class _Transfers:
                 continue
             if op.attrs.get("host_backed"):  # rows may stay in the host's memory until they are read
                 continue
-            if not is_kernel(op) or not (runs_on(op) == "host" or host_inputs(op)[k]):
+            if not is_kernel(op) or not (self.kernels.place_of(op) == "host" or host_inputs(op)[k]):
                 yield op, k
 
     def _insert_copy(self, type: str, uses: list[Use] | list[tuple[Operation, int]]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..base.dtypes import ON_GPU, DType
+from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.public_names import import_alone
 from .rules.gradients import Reread
@@ -157,7 +157,7 @@ class OpDefinition:
 
     @property
     def runs_on(self) -> str:
-        """Place where the type runs when its device is a GPU, judged by its signature alone.
+        """Place where the type runs on a device whose array library is not NumPy, judged by its signature alone.
 
         Returns
         -------
@@ -283,13 +283,6 @@ def _declare_all() -> None:
     """Import all modules of the package with declarations of operations."""
     import_alone(f"{_PACKAGE}.public")
     import_alone(f"{_PACKAGE}.compat.tf1")
-
-
-def runs_on(op: Operation) -> str:
-    """Return where an operation runs when its device is a GPU: by its type, but strings and bfloat16 on the host."""
-    where = op.definition.runs_on
-    known = all(t.dtype in ON_GPU for t in (*op.inputs, *op.outputs) if t.dtype.is_value)
-    return where if known or where != "device" else "host"
 
 
 def host_inputs(op: Operation) -> list[bool]:

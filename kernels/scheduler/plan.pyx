@@ -396,6 +396,8 @@ cdef int _build_kernels(CompiledPlan self, settings) except -1:
         if source.elements is not None:
             self.kernels.append(source.elements)
             node.elements = <PyObject*>source.elements
+        if source.has_own_kernel:
+            continue  # an outside package has registered `kernel`
         inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
         choose_kernel(node, source, inputs, list(source.outputs), settings, self.kernels, self.arena)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,6 +23,9 @@ from .arrays import CupyArrays, address_of, load_cupy
 from .core import Core
 from .memory import BlockPool, CudaBuffer, PinnedMemory, buffer_in, is_pinned, pinned_array
 from .stream import CudaEvent, CudaStream
+
+if TYPE_CHECKING:
+    from ...kernels.native.generator import CodeGenerator
 
 T = TypeVar("T")
 Array = NDArray[Any]
@@ -93,6 +96,14 @@ class CudaDevice(SwapSupport):
         self._cupy: CupyArrays | None = None
         if self.arrays is not None:
             self._cupy, self.buffer = CupyArrays(self._core, self.arrays), self.arrays.ndarray
+
+    @property
+    def generator(self) -> CodeGenerator | None:
+        if self.arrays is None:
+            return None
+        from ...kernels.native.cuda.generator import cuda_generator  # loads all writers of CUDA C
+
+        return cuda_generator(self.arrays)
 
     @property
     def live_bytes(self) -> int:

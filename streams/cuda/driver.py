@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from ...base.errors import TagloomError
 from ...base.extras import install_hint
+from ..kinds import DeviceUnavailable
 
 _PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE: page-locked for all contexts
 _HINT = f"{install_hint('cuda')}, as docs/gpu.md says, on a machine with an NVIDIA driver"
 
 
-class CudaUnavailable(TagloomError):
+class CudaUnavailable(DeviceUnavailable):
     """Error of a missing pycuda, CUDA driver, device or CuPy."""
 
 

@@ -1,6 +1,7 @@
 """Kernels of native programs as text: what a loop becomes, where threads wait, and what can not be written."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from tagloom.base.device_names import DeviceSpec
 from tagloom.compile import DeviceTarget, Target, compile_until
 from tagloom.ir.program import Program
 from tagloom.kernels.native.cuda.emitting import find_instruction
+from tagloom.kernels.native.cuda.generator import cuda_generator
 from tagloom.kernels.native.cuda.inputs import host_inputs
 from tagloom.kernels.native.cuda.reductions import lanes_for
 from tagloom.kernels.native.cuda.values import NotWritten, Strided, Value, broadcast, row_strides, write_literal
@@ -19,7 +21,8 @@ from tagloom.kernels.native.program import Code, NativeProgram
 from tests.cuda.loops import PROGRAMS, below
 from tests.support.settings import ON
 
-CUDA = Target(ON, (DeviceTarget(DeviceSpec(), backend=lambda settings: None, compiles_cuda=True),))
+GENERATOR = cuda_generator(SimpleNamespace(RawModule=None))
+CUDA = Target(ON, (DeviceTarget(DeviceSpec(), backend=lambda settings: None, generator=GENERATOR),))
 
 
 def native_programs(program, target=CUDA):
@@ -82,7 +85,7 @@ def test_every_instruction_has_a_form(code):
 
 def test_on_a_cpu_programs_are_those_of_kernels_in_c():
     cpu = Target(ON, (DeviceTarget(DeviceSpec()),))
-    limited = Target(ON, (DeviceTarget(DeviceSpec(), 1 << 20, lambda settings: None, compiles_cuda=True),))
+    limited = Target(ON, (DeviceTarget(DeviceSpec(), 1 << 20, lambda settings: None, GENERATOR),))
     assert native_programs(tanh_loop, cpu)
     assert not native_programs(tanh_loop, limited)
 

@@ -7,8 +7,8 @@ import pytest
 from tagloom.base import dtypes
 from tagloom.base.array_like import as_array
 from tagloom.ir.apply import apply, constant
-from tagloom.ir.definition import runs_on
 from tagloom.ir.graph import Graph
+from tagloom.ir.own_kernels import KernelSource
 
 from tests.ops.instances import Instance
 from tests.ops.samples import DEFINITIONS, SAMPLES, WITHOUT_KERNEL
@@ -145,6 +145,7 @@ def test_the_same_numbers_are_drawn_for_a_gpu(type):
 
 
 # Their inputs and outputs need not be the array library's: what they give is what they were given.
+GPU = KernelSource("GPU")
 PASSING = {"MaybeGet", "Print"}
 PROGRAMS = {"Native"}  # which a pass makes, and tests/cuda runs
 HOST = {
@@ -187,6 +188,6 @@ def test_strings_and_bfloat16_stay_on_the_host():
             constant(np.array(["a"], np.dtypes.StringDType())),
             constant(as_array([1], dtypes.bfloat16)),
         )
-        assert runs_on((words + words).op) == runs_on((rough + rough).op) == "host"
-        assert runs_on(apply("Add", constant(1.5), 2).op) == "device"
-        assert runs_on(constant(1.5).op) == "executor"
+        assert GPU.place_of((words + words).op) == GPU.place_of((rough + rough).op) == "host"
+        assert GPU.place_of(apply("Add", constant(1.5), 2).op) == "device"
+        assert GPU.place_of(constant(1.5).op) == "executor"

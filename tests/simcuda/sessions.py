@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import numpy as np
 import tagloom.streams
-from tagloom.runtime.devices import session_devices as devices
+from tagloom.streams import cpu as devices
 from tagloom.streams.cuda import CudaDevice
 from tagloom.streams.cuda.memory import CudaBuffer
 from tagloom.streams.host import HostDevice

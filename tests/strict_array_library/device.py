@@ -5,6 +5,7 @@ from functools import partial
 from tagloom.kernels.memory.byte_counter import ByteCounter
 from tagloom.kernels.memory.contexts import KernelContexts
 from tagloom.kernels.memory.unreserved import allocate_unreserved
+from tagloom.kernels.native.cuda.generator import cuda_generator
 from tagloom.streams.cpu import CpuDevice
 
 from tests.strict_array_library.library import CALLS, Array, Calls, charge_of, xp
@@ -32,6 +33,10 @@ class Strict:
     async def aclose(self):
         Calls.devices.discard(self)
         await super().aclose()
+
+    @property
+    def generator(self):
+        return cuda_generator(self.arrays)
 
     def call(self, function, *args):
         self._calls += 1

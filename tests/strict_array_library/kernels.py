@@ -38,7 +38,7 @@ def variants(definition, sample):
     """Yield the sample, and what it becomes when one type variable stands for another dtype."""
     yield sample
     for variable in sorted({p.type for p in definition.signature.inputs} & {"T", "I", "J"}):
-        for dtype in dtypes.ON_GPU:
+        for dtype in dtypes.PORTABLE:
             if dtype in definition.signature.where.get(variable, dtypes.VALUES):
                 yield replace(sample, inputs=list(recast(definition, sample, variable, dtype.numpy)))
 

@@ -7,7 +7,7 @@ After ``-p tests.simcuda.cupy`` these are CUDA devices with simulated memory.
 import sys
 
 import tagloom.streams
-from tagloom.runtime.devices import session_devices as devices
+from tagloom.streams import cpu as devices
 
 from tests.strict_array_library.device import Strict, StrictDevice
 from tests.strict_array_library.library import CUPYX, Special

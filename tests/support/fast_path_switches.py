@@ -13,7 +13,7 @@ def switch_off(names):
     from tagloom.base.settings import DEFAULTS, FAST_PATHS
 
     wanted = DEFAULTS.without(*filter(None, names.split(",")))
-    _set_defaults({name: getattr(wanted, name) for name in FAST_PATHS})
+    _set_defaults({name: getattr(wanted, name) for name in [*FAST_PATHS, "passes_off"]})
 
 
 @contextmanager
@@ -21,8 +21,9 @@ def all_on():
     """Have all fast paths on for a while."""
     from tagloom.base.settings import DEFAULTS, FAST_PATHS, Settings
 
-    before = {name: getattr(DEFAULTS, name) for name in FAST_PATHS}
-    _set_defaults({name: Settings.__dataclass_fields__[name].default for name in FAST_PATHS})
+    names = [*FAST_PATHS, "passes_off"]
+    before = {name: getattr(DEFAULTS, name) for name in names}
+    _set_defaults({name: Settings.__dataclass_fields__[name].default for name in names})
     try:
         yield
     finally:

@@ -7,10 +7,12 @@ separate operations would read and write once more.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from ...ir.builder import Builder
 from ...ir.definition import definition_of
 from ...ir.operation import Operation
+from ...ir.own_kernels import HasOwnKernel, has_no_own_kernel
 from ...ir.program import Program, copy_program
 from ...ir.rules.fusing import AddsBias, AppliesMask, SumsRows
 from ...ir.substitute import count_noninput_uses, substitute
@@ -22,9 +24,13 @@ Waiting = dict[Operation, list[Operation]]
 MOST_USERS = 1000  # operations after a sum to search before the search gives up
 
 
-def add_epilogues(program: Program) -> Program:
-    """Return the program with convolutions that include the operations after them; `program` is used up."""
+def add_epilogues(program: Program, has_own_kernel: HasOwnKernel = has_no_own_kernel) -> Program:
+    """Return the program with convolutions that include the operations after them; `program` is used up.
+
+    Convolutions are left alone if these, or operations close to them, have registered kernels.
+    """
     hosts = [op for op in program.graph.root.walk() if _may_have_one(op) and not op.control_inputs]
+    hosts = [op for op in hosts if not any(map(has_own_kernel, _with_users(op)))]
     kept = count_noninput_uses(program) if hosts else Counter[Tensor]()
     waiting = _find_control_users(program) if hosts else {}
     moved = dict(pair for op in hosts for pair in _fuse_epilogue(op, kept, waiting))
@@ -34,6 +40,15 @@ def add_epilogues(program: Program) -> Program:
 
 def _may_have_one(op: Operation) -> bool:
     return any(map(op.definition.has, (AddsBias, AppliesMask, SumsRows)))
+
+
+def _with_users(op: Operation) -> Iterator[Operation]:
+    """Yield an operation, the users of its result, their users, and the other users of its last input."""
+    yield op
+    yield from op.inputs[-1]._consumers
+    for user in op.outputs[0]._consumers:
+        yield user
+        yield from (later for tensor in user.outputs for later in tensor._consumers)
 
 
 def _find_control_users(program: Program) -> Waiting:

@@ -23,6 +23,7 @@ from ...deadness.rules import closes_loop
 from ...ir.builder import Builder
 from ...ir.connected import ConnectedSets
 from ...ir.operation import Operation
+from ...ir.own_kernels import HasOwnKernel, has_no_own_kernel
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.rules.shapes import ShapeOnly
@@ -39,10 +40,14 @@ _OF_FRAMES = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION})
 MOST_STEPS = 64  # operations of a set: each may need 8 or 16 KB of scratch in the C kernel, which should stay in cache
 
 
-def fuse_elementwise(program: Program) -> Program:
-    """Return the program with connected elementwise operations fused; `program` is used up."""
+def fuse_elementwise(program: Program, has_own_kernel: HasOwnKernel = has_no_own_kernel) -> Program:
+    """Return the program with connected elementwise operations fused; `program` is used up.
+
+    Operations with registered kernels are left for these.
+    """
     # Other operations wait for these by control inputs. If one were fused, they would wait for the whole set.
     pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
+    pinned |= set(_find_own(program, has_own_kernel))
     regions = [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]
     kept = count_noninput_uses(program)
     moved: dict[Tensor, Tensor] = {}
@@ -56,6 +61,14 @@ def fuse_elementwise(program: Program) -> Program:
         return program
     substitute(program, moved)
     return copy_program(program)
+
+
+def _find_own(program: Program, has_own_kernel: HasOwnKernel) -> Iterator[Operation]:
+    """Yield the operations with registered kernels; of a comparison also the users, whose steps would include it."""
+    for op in program.graph.root.walk():
+        if has_own_kernel(op):
+            yield op
+            yield from (user for tensor in op.outputs for user in tensor._consumers if is_comparison(op))
 
 
 class _Groups(ConnectedSets):

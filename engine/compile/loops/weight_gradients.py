@@ -14,6 +14,7 @@ from typing import Any
 from ...base import dtypes
 from ...base.shapes import SCALAR
 from ...ir.operation import Operation
+from ...ir.own_kernels import HasOwnKernel, has_no_own_kernel
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.structured import num_results, saved_outputs
@@ -24,11 +25,17 @@ from .products import is_known, is_matmul
 MATRICES = (dtypes.float32, dtypes.float64)
 
 
-def batch_products(program: Program) -> Program:
-    """Return the program with products of running sums batched; `program` is used up."""
+def batch_products(program: Program, has_own_kernel: HasOwnKernel = has_no_own_kernel) -> Program:
+    """Return the program with products of running sums batched; `program` is used up.
+
+    Products with registered kernels are left for these.
+    """
     loops = [op for op in program.graph.root.walk() if op.is_while]
     sums = [
-        (op, i, term) for op in loops for i, term in running_sums(op) if is_batchable(term) and _joins_rows(term.op)
+        (op, i, term)
+        for op in loops
+        for i, term in running_sums(op)
+        if is_batchable(term) and _joins_rows(term.op) and not has_own_kernel(term.op)
     ]
     if not sums:
         return program

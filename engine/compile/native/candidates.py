@@ -14,6 +14,7 @@ from ...ir.traits import Role
 from ...kernels.native.program import MOST_BYTES, Computation
 from .choice import is_choice
 from .eligible import NotNative, check_dtype, check_handles, computation_of, may_be_dead
+from .rules import ON_CPU, Rules
 
 _GIVEN = frozenset({Role.CONST, Role.PARAM, Role.PLACEHOLDER, Role.FEED, Role.PARTIAL_FEED, Role.WHILE})
 _COMPUTING = frozenset({Role.KERNEL, Role.COND})  # roles for which a reason is recorded
@@ -30,6 +31,7 @@ class Candidates:
         Liveness of the program's operations.
     pinned : set of Operation
         Targets, and operations named in control inputs.
+    rules : Rules, optional
 
     Attributes
     ----------
@@ -41,13 +43,14 @@ class Candidates:
         Of candidates, and of operations in their regions.
     """
 
-    def __init__(self, settings: Settings, liveness: Liveness, pinned: set[Operation]) -> None:
+    def __init__(self, settings: Settings, liveness: Liveness, pinned: set[Operation], rules: Rules = ON_CPU) -> None:
         self.found: set[Operation] = set()
         self.reasons: dict[Operation, str] = {}
         self.computations: dict[Operation, Computation] = {}
         self._settings = settings
         self._liveness = liveness
         self._pinned = pinned
+        self._rules = rules
 
     def note(self, region: Region) -> None:
         """Find the candidates of a region."""
@@ -87,7 +90,7 @@ class Candidates:
         elif op.role is Role.IDENTITY:
             _check_values(op)
         else:
-            self.computations[op] = computation_of(op, self._settings)
+            self.computations[op] = computation_of(op, self._settings, self._rules)
             _check_values(op)
 
     def _check_branches(self, op: Operation) -> None:

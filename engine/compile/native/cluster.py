@@ -30,6 +30,7 @@ from ...ir.traits import Role
 from .candidates import Candidates
 from .choice import append_choice, is_choice, move_into
 from .eligible import NotNative
+from .rules import ON_CPU, Rules
 from .translate import translate_cluster
 from .waiting import Waiting
 
@@ -42,14 +43,14 @@ _UNEVEN = "waits for what only one of its branches uses"
 _TOO_LITTLE = "is one of some that compute too little for what they take and give"
 
 
-def cluster(program: Program, settings: Settings) -> Program:
+def cluster(program: Program, settings: Settings, rules: Rules = ON_CPU) -> Program:
     """Add native programs for clusters; `program` is changed.
 
     Its `not_clustered` records why operations are in no cluster.
     """
     # Where saved values may be elsewhere, reads of them may have to wait.
     if not any(op.attrs.get("swap_memory") for op in program.graph.root.walk()):
-        _Clusters(program, settings).run()
+        _Clusters(program, settings, rules).run()
     return program
 
 
@@ -65,7 +66,7 @@ class _Chosen:
 class _Clusters:
     """Clusters of a program, from the search to the rewritten regions."""
 
-    def __init__(self, program: Program, settings: Settings) -> None:
+    def __init__(self, program: Program, settings: Settings, rules: Rules) -> None:
         self.program = program
         self.settings = settings
         self.captured: Captured = {}
@@ -74,7 +75,7 @@ class _Clusters:
         self.kept = count_noninput_uses(program)
         pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
         self.pinned = pinned
-        self.candidates = Candidates(settings, liveness, pinned)
+        self.candidates = Candidates(settings, liveness, pinned, rules)
         self.waiting = Waiting(self.captured, self.candidates.found.__contains__)
 
     def run(self) -> None:

@@ -38,20 +38,24 @@ def computation_of(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> 
     """
     definition = op.definition
     check_handles(op)
+    if rules.has_own_kernel(op):
+        raise NotNative(op, "has a registered kernel")
     if op.role is not Role.KERNEL or definition.stateful or not op.outputs:
         raise NotNative(op, "does more than compute")
-    reads = rules.values_read(op.type)
+    reads = rules.generator.values_read(op.type)
     ufunc = definition.kernel.name if isinstance(definition.kernel, Ufunc) else None
     # `reads` is empty if a kernel plans its work by shapes alone, and None if there is no kernel.
     if reads is None and ufunc is None:
-        raise NotNative(op, f"has no kernel in {rules.language} that can be repeated")
+        raise NotNative(op, f"has no kernel in {rules.generator.language} that can be repeated")
     _check_dtypes(op, rules)
     # Only declared attributes: the others are notes of passes, which no kernel takes.
     attrs = {key: op.attrs[key] for key in definition.attrs}
     computation = Computation(op.name, op.type, attrs, ufunc, definition.has(ShapeOnly), reads or ())
     input_dtypes, output_dtypes = [[np.dtype(t.dtype.numpy) for t in tensors] for tensors in (op.inputs, op.outputs)]
-    if not rules.has_kernel(computation, input_dtypes, output_dtypes, settings):
-        raise NotNative(op, f"has no kernel in {rules.language} for " + ", ".join(t.dtype.name for t in op.inputs))
+    if not rules.generator.has_kernel(computation, input_dtypes, output_dtypes, settings):
+        raise NotNative(
+            op, f"has no kernel in {rules.generator.language} for " + ", ".join(t.dtype.name for t in op.inputs)
+        )
     return computation
 
 
@@ -71,7 +75,7 @@ def check_dtype(dtype: DType, op: Operation, rules: Rules = ON_CPU) -> None:
     """Refuse a dtype without support in registers."""
     # Handles have no NumPy dtype, and pass: a register may hold a TensorArray for GET and PUT, for example.
     numpy = dtype.numpy
-    if numpy is not None and not rules.has_dtype(np.dtype(numpy)):
+    if numpy is not None and not rules.generator.has_dtype(np.dtype(numpy)):
         raise NotNative(op, f"has values of dtype {dtype.name}")
 
 

@@ -42,10 +42,10 @@ def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) ->
     return program
 
 
-def can_be_native(loop: Operation, settings: Settings) -> bool:
+def can_be_native(loop: Operation, settings: Settings, rules: Rules = ON_CPU) -> bool:
     """Return True if a loop in its current form can be a native program on a CPU."""
     try:
-        translate(loop, settings)
+        translate(loop, settings, rules)
     except NotNative:
         return False
     return True

@@ -13,6 +13,7 @@ from ...base.settings import AUTO, MOST
 from ...ir.definition import Ufunc
 from ...ir.frames import ROOT, Frames, assign_frames
 from ...ir.operation import Operation
+from ...ir.own_kernels import ON_HOST, KernelSource
 from ...ir.program import Program, needed
 from ...ir.rules.kernels import Elements, NoRetry
 from ...ir.traits import Role
@@ -34,7 +35,15 @@ class DeviceBackend(Protocol):
         """Receive the plan of the kernels."""
 
 
-def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
+def _source_on_host(op: Operation) -> KernelSource:
+    return ON_HOST
+
+
+def build_plan(
+    program: Program,
+    backend: DeviceBackend | None = None,
+    source_of: Callable[[Operation], KernelSource] = _source_on_host,
+) -> Plan:
     """Return the Plan of a lowered program.
 
     Parameters
@@ -42,6 +51,8 @@ def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
     program : Program
     backend : DeviceBackend, optional
         Source of the kernels; by default kernels compute with NumPy.
+    source_of : callable, optional
+        ``source_of(op)`` returns the kernels of an operation's device, without a backend.
 
     Raises
     ------
@@ -49,10 +60,10 @@ def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
         If a static check fails (see :func:`tagloom.ir.frames.assign_frames`).
     """
     operations = needed(program)
-    kernels = numpy_kernel if backend is None else backend.kernel
-    plan = _Builder(operations, assign_frames(operations), program, kernels).build()
+    frames = assign_frames(operations)
     if backend is None:
-        return plan
+        return _Builder(operations, frames, program, _numpy_kernels(source_of), source_of).build()
+    plan = _Builder(operations, frames, program, backend.kernel, _source_on_host).build()
     plan = replace(plan, has_device_arrays=True)
     # The backend has made the kernels one by one, and sees them as a whole only now.
     backend.bind(plan)
@@ -69,17 +80,24 @@ def is_kernel(op: Operation) -> bool:
     return kind_of(op) is Kind.KERNEL
 
 
-def numpy_kernel(op: Operation) -> Callable[..., Any]:
-    """Return the kernel of an operation, computing with NumPy."""
-    return bound_kernel(op, np)
+def _numpy_kernels(source_of: Callable[[Operation], KernelSource]) -> Callable[[Operation], Callable[..., Any]]:
+    """Return a function of an operation that returns its kernel, computing with NumPy."""
+    return lambda op: bound_kernel(op, np, source_of(op))
 
 
-def bound_kernel(op: Operation, xp: Any) -> Callable[..., Any]:
-    """Return the kernel of an operation, bound to its attributes and to an array library."""
+def bound_kernel(op: Operation, xp: Any, source: KernelSource) -> Callable[..., Any]:
+    """Return the kernel of an operation, bound to its attributes and to an array library.
+
+    A kernel registered for the dtype or the device kind precedes the kernel of the definition.
+    """
     definition = op.definition
     assert definition.kernel is not None, op
-    attrs = {key: op.attrs[key] for key in definition.attrs}
-    kernel: Any = functools.partial(definition.kernel, xp, **attrs)
+    own = source.find(op)
+    if own is not None:
+        kernel: Any = own.bind(op, xp)
+    else:
+        attrs = {key: op.attrs[key] for key in definition.attrs}
+        kernel = functools.partial(definition.kernel, xp, **attrs)
     if len(op.outputs) == 1 and (definition.signature.outputs[0].many or definition.signature.outputs[0].count):
         kernel = functools.partial(_unwrap_single_output, kernel)
     return kernel  # type: ignore[no-any-return]
@@ -104,8 +122,10 @@ class _Builder:
         frames: Frames,
         program: Program,
         kernels: Callable[[Operation], Callable[..., Any]],
+        source_of: Callable[[Operation], KernelSource],
     ) -> None:
         self.kernels = kernels
+        self.source_of = source_of
         self.operations = operations
         self.frames = frames
         self.program = program
@@ -162,7 +182,7 @@ class _Builder:
         kind = kind_of(op)
         fields: dict[str, Any] = {}
         if kind is Kind.KERNEL:
-            fields = {"kernel": self.kernels(op), **_kernel_fields(op)}
+            fields = {"kernel": self.kernels(op), **_kernel_fields(op, self.source_of(op).find(op) is not None)}
         elif kind is Kind.CONST:
             fields = {"value": op.attrs["value"]}
         elif kind is Kind.ENTER:
@@ -194,7 +214,7 @@ class _Builder:
         )
 
 
-def _kernel_fields(op: Operation) -> dict[str, Any]:
+def _kernel_fields(op: Operation, has_own_kernel: bool) -> dict[str, Any]:
     """Return the fields of a KERNEL node from its definition."""
     definition = op.definition
     attrs = {key: op.attrs[key] for key in definition.attrs}
@@ -206,7 +226,8 @@ def _kernel_fields(op: Operation) -> dict[str, Any]:
         "made_bytes": _made_bytes(op),
         "elements": None if elements is None else functools.partial(elements.count, **attrs),
         "retry": not definition.has(NoRetry),
-        "ufunc": definition.kernel.name if isinstance(definition.kernel, Ufunc) else None,
+        "ufunc": definition.kernel.name if isinstance(definition.kernel, Ufunc) and not has_own_kernel else None,
+        "has_own_kernel": has_own_kernel,
     }
 
 

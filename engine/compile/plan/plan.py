@@ -43,6 +43,8 @@ class Node:
         True if a KERNEL without room for its result has had no effect and may run again.
     ufunc : str or None
         Name of the NumPy ufunc, if the kernel is just a ufunc.
+    has_own_kernel : bool
+        True if `kernel` was registered for the dtype or the device kind, so no C kernel takes its place.
     attrs : mapping
         Attributes of a KERNEL, from which its C kernel is chosen.
     value : array, optional
@@ -79,6 +81,7 @@ class Node:
     elements: Callable[..., int] | None = None
     retry: bool = True
     ufunc: str | None = None
+    has_own_kernel: bool = False
     attrs: Mapping[str, Any] = field(default_factory=dict)
     value: Any = None
     index: int = -1

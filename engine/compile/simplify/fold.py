@@ -13,6 +13,7 @@ import numpy as np
 
 from ...ir.builder import make_constant
 from ...ir.operation import Operation
+from ...ir.own_kernels import HasOwnKernel, has_no_own_kernel
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.rules.shapes import ShapeOnly, ShapeVector
@@ -24,15 +25,19 @@ from ...ir.traits import PRIMITIVES, Role
 Array = np.ndarray[Any, Any]
 
 
-def fold_constants(program: Program, most_bytes: int) -> Program:
-    """Return the program with constant operations computed, where results are at most `most_bytes` large."""
-    return copy_program(program, _Folding(program, most_bytes).transform)
+def fold_constants(program: Program, most_bytes: int, has_own_kernel: HasOwnKernel = has_no_own_kernel) -> Program:
+    """Return the program with constant operations computed, where results are at most `most_bytes` large.
+
+    Operations with registered kernels are left for these.
+    """
+    return copy_program(program, _Folding(program, most_bytes, has_own_kernel).transform)
 
 
 class _Folding:
     """The constants of a program, found during its copy."""
 
-    def __init__(self, program: Program, most_bytes: int) -> None:
+    def __init__(self, program: Program, most_bytes: int, has_own_kernel: HasOwnKernel) -> None:
+        self.has_own_kernel = has_own_kernel
         self.most_bytes = most_bytes
         self.is_structured = not any(op.role in PRIMITIVES for op in program.graph.root.walk())
         self.constants: dict[Tensor, Array] = {}  # by the tensors of the given program
@@ -41,7 +46,7 @@ class _Folding:
         """Return constants for the outputs of an operation, None if the outputs are not constant."""
         if op.is_constant:
             self.constants[op.outputs[0]] = op.attrs["value"]
-        if not inputs or op.control_inputs:
+        if not inputs or op.control_inputs or self.has_own_kernel(op):
             return None
         values = self._shape_only(op, inputs) or self._compute_values(op, inputs)
         if values is None:

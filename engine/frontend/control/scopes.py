@@ -13,6 +13,7 @@ from ...ir import scopes
 from ...ir.entry import region_for
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ...streams.kinds import find_kind
 
 _SCOPE_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.\\/-]*")
 
@@ -125,12 +126,12 @@ def _device_name(asked: Any) -> str:
         )
     spec = parse_device(asked)
     # Without a slash a misspelt name, such as 'gup:0', would pass as a device of another type.
-    if not asked.strip().startswith("/") and spec.type not in (None, "CPU", "GPU"):
+    if not asked.strip().startswith("/") and spec.type is not None and find_kind(spec.type) is None:
         raise GraphError(
             "no device has such a name",
             wanted="a name as '/cpu:0' or '/job:worker/cpu:1', or a part of one",
             got=repr(asked),
-            hint="devices of other types than CPU and GPU are named with a slash, as '/disk:0'",
+            hint="devices of kinds that are not registered are named with a slash, as '/disk:0'",
         )
     return str(spec)
 

@@ -40,7 +40,7 @@ for _type in ("ToHost", "ToDevice", "IntoDevice"):  # ToDevice leaves values for
     define(
         _type,
         "value: T -> copy: T",
-        where={"T": dtypes.ON_GPU},
+        where={"T": dtypes.VALUES},
         shape=lambda op: op.inputs[0].shape,
         role=Role.TRANSFER,
         kernel=None,

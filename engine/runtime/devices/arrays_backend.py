@@ -8,6 +8,7 @@ from typing import Any
 from ...base.settings import Settings
 from ...compile.plan.plan import Plan
 from ...ir.operation import Operation
+from ...ir.own_kernels import KernelSource
 from ...kernels.memory.contexts import KernelContexts
 from ...streams.contract import Device
 from .device_kernel import DeviceKernel
@@ -42,6 +43,8 @@ class ArraysBackend:
         self._values.bind(plan)
 
 
-def device_backend(device: Device, contexts: KernelContexts, settings: Settings) -> ArraysBackend:
+def device_backend(
+    device: Device, contexts: KernelContexts, kernels: KernelSource, settings: Settings
+) -> ArraysBackend:
     """Return the backend of a compiled step on a device whose arrays are not NumPy's."""
-    return ArraysBackend(DeviceValues(device, contexts, settings.native))
+    return ArraysBackend(DeviceValues(device, contexts, settings.native, kernels))

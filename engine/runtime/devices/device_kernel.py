@@ -8,23 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...base.dtypes import ON_GPU, as_dtype
+from ...base.dtypes import as_dtype
 from ...compile.plan.build import bound_kernel
-from ...ir.definition import Ufunc, host_inputs, runs_on
+from ...ir.definition import Ufunc, host_inputs
 from ...ir.operation import Operation
+from ...ir.own_kernels import ON_HOST, KernelSource
 from ...ir.rules.kernels import KeepsSize, PassesInputs, ReadsValues
 from ...ir.rules.shapes import ShapeOnly
 from ...kernels.core.continuation import Continuation
-from ...kernels.cuda.registry import Compiled, find_compiled
 from ...kernels.memory.swappable import SwappableArray
 from ...kernels.scheduler.series import Series
 from ...ops.state.variables.operations import VariableSlot
 from ...streams.event import Event
 from .device_values import DeviceValues, stays_on_host
+
+if TYPE_CHECKING:
+    from ...kernels.cuda.registry import Compiled
 
 Put = Callable[[Any], None]
 Coming = tuple[Put, Event[Any]]  # receiver of a copy's result, and the copy
@@ -42,11 +45,14 @@ class DeviceKernel:
 
     def __init__(self, op: Operation, device_values: DeviceValues) -> None:
         definition = op.definition
-        where = _find_place(op)
+        where = _find_place(op, device_values.kernels)
         self._device_values = device_values
-        self._on_host = bound_kernel(op, np)
-        kernel = bound_kernel(op, device_values.xp)
-        compiled = _find_compiled(op, device_values, kernel) if where == "device" and device_values.native else None
+        self._on_host = bound_kernel(op, np, ON_HOST)
+        kernel = bound_kernel(op, device_values.xp, device_values.kernels)
+        own = device_values.kernels.find(op)
+        compiled = None
+        if where == "device" and device_values.native and own is None:
+            compiled = _find_compiled(op, device_values, kernel)
         self._compiled = compiled
         self._on_device = self._on_host if where == "host" else device_values.wrap_kernel(compiled or kernel)
         self._first = int(definition.stateful)  # the context comes first
@@ -54,14 +60,14 @@ class DeviceKernel:
         self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]
         # Operations that forward their inputs, or read only shapes, take values in either memory: nothing is copied.
         passing = definition.has(PassesInputs) or definition.has(ShapeOnly)
-        values = [not passing and tensor.dtype in ON_GPU for tensor in op.inputs]
+        values = [not passing and tensor.dtype in device_values.kernels.dtypes for tensor in op.inputs]
         self._values = [i for i, value in enumerate(values) if value and not hosts[i]]
         # The host may compute in place of the device if all results are small as well, which `KeepsSize` promises
         # for operations with host inputs such as axes.
         self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or definition.has(KeepsSize))
         self._may_stay &= compiled is None or compiled.on_host is None
         self._looks = [i for i, tensor in enumerate(op.inputs) if passing]
-        is_universal = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
+        is_universal = own is None and isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
         self._takes_scalars = is_universal if compiled is None else compiled.takes_scalars
         # The size of the result, or an error, depends on values: the kernel blocks until the device has computed them.
         self._waits = definition.has(ReadsValues)
@@ -185,8 +191,9 @@ def _host_inputs(op: Operation, compiled: Compiled | None) -> list[bool]:
 
 
 def _find_compiled(op: Operation, device_values: DeviceValues, otherwise: Callable[..., Any]) -> Compiled | None:
+    generator = device_values.device.generator
     outputs = [np.dtype(tensor.dtype.numpy) for tensor in op.outputs]
-    return find_compiled(device_values.xp, op.type, op.attrs, outputs, otherwise)
+    return None if generator is None else generator.find_kernel(op.type, op.attrs, outputs, otherwise)
 
 
 async def _return_after(event: Event[Any], result: Any) -> Any:
@@ -207,9 +214,9 @@ def _put_into_variable(slot: VariableSlot, old: Any) -> Put:
     return partial(slot.move, old)
 
 
-def _find_place(op: Operation) -> str:
-    """Return the place of an operation; "host" for stores of dtypes that no device has."""
-    where = runs_on(op)
+def _find_place(op: Operation, kernels: KernelSource) -> str:
+    """Return the place of an operation; "host" for stores of dtypes that the device does not have."""
+    where = kernels.place_of(op)
     named = [op.attrs[name] for name in ("dtype", "elem_type") if name in op.definition.attrs]
     dtypes = [tensor.dtype for tensor in (*op.inputs, *op.outputs)] + list(map(as_dtype, named))
-    return "host" if any(dtype.is_value and dtype not in ON_GPU for dtype in dtypes) else where
+    return "host" if any(dtype.is_value and dtype not in kernels.dtypes for dtype in dtypes) else where

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...base import nest
 from ...compile.plan.plan import Plan
+from ...ir.own_kernels import ON_HOST, KernelSource
 from ...kernels.core.table import Kind
 from ...kernels.memory.contexts import KernelContexts
 from ...streams.contract import Device
@@ -60,7 +61,9 @@ class DeviceValues:
     contexts : KernelContexts
         Contexts of the device's kernels.
     native : bool
-        True to use kernels in CUDA C, for operations with such kernels and libraries that compile them.
+        True to use the kernels of the device's code generator, for operations with such kernels.
+    kernels : KernelSource, optional
+        Kernels registered for the device's kind, and the dtypes of its arrays.
 
     Attributes
     ----------
@@ -68,7 +71,10 @@ class DeviceValues:
         The array library.
     """
 
-    def __init__(self, device: Device, contexts: KernelContexts, native: bool = False) -> None:
+    def __init__(
+        self, device: Device, contexts: KernelContexts, native: bool = False, kernels: KernelSource = ON_HOST
+    ) -> None:
+        self.kernels = kernels
         self.device = device
         self.contexts = contexts
         self.xp: Any = device.arrays

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -19,12 +19,8 @@ from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.pool import Pool
 from ...streams.capabilities import SimulatedTime
 from ...streams.contract import Device
-from ...streams.cpu import CpuDevice
-from ...streams.host import HostDevice
+from ...streams.kinds import find_kind, kernels_of, kind_names
 from ..resources.manager import ResourceManager
-
-if TYPE_CHECKING:
-    from ...streams.cuda import CudaDevice
 
 HOME = DeviceSpec(job="localhost", task=0)
 _HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'] or of devices of tagloom.streams"
@@ -39,7 +35,7 @@ class DeviceAttributes:
     name : str
         Full name.
     device_type : str
-        "CPU" or "GPU".
+        Device kind: "CPU", "GPU", or another registered kind.
     memory_limit_bytes : int or None
         Limit of the device's arrays in bytes; None for no limit.
 
@@ -95,13 +91,13 @@ class SessionDevice:
     def target(self) -> DeviceTarget:
         """Return the compiler's target for steps on the device."""
         limit = None if self.pool is None else self.pool.limit
+        kernels, generator = kernels_of(self.spec), self.device.generator
         if self.device.arrays is None:
-            return DeviceTarget(self.spec, limit)
-        from ...kernels.cuda.launching import can_compile  # loads all writers of CUDA C, which other sessions need not
-        from .arrays_backend import device_backend
+            return DeviceTarget(self.spec, limit, None, generator, kernels)
+        from .arrays_backend import device_backend  # loads the kernels of such devices, which other sessions need not
 
-        backend = partial(device_backend, self.device, self.contexts)
-        return DeviceTarget(self.spec, limit, backend, can_compile(self.device.arrays))
+        backend = partial(device_backend, self.device, self.contexts, kernels)
+        return DeviceTarget(self.spec, limit, backend, generator, kernels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +170,8 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     Parameters
     ----------
     wanted : int, iterable of str or Device, or None
-        Number of CPU devices, or names of CPUs and GPUs, completed where partial; a single CPU by default. A Device
-        must be a HostDevice or have an array library, and stays open when the session ends.
+        Number of CPU devices, or names of devices, completed where partial; a single CPU by default. A Device
+        must compute, with NumPy's arrays or an array library, and stays open when the session ends.
     settings : Settings
         ``pool`` and ``pool_bytes``.
 
@@ -225,26 +221,10 @@ def _open_device(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> 
     """Return the device of a name, newly opened, or the passed device with its own contexts."""
     if not isinstance(wanted, str):
         return SessionDevice(spec, wanted, False, wanted.contexts)
-    if spec.type == "GPU":
-        gpu = _open_gpu(spec, settings)
-        return SessionDevice(spec, gpu, True, gpu.contexts)
-    device = CpuDevice(str(spec), pool=settings.pool, most_cached=settings.pool_bytes)
+    kind = find_kind(spec.type)
+    assert kind is not None, "checked by _complete_spec"
+    device = kind.open_device(spec, settings)
     return SessionDevice(spec, device, True, device.contexts)
-
-
-def _open_gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
-    """Open a GPU; GraphError with a remedy if there is no GPU, driver or library."""
-    from ...streams.cuda import CudaDevice, CudaUnavailable  # only a session on a GPU loads them
-
-    try:
-        return CudaDevice(str(spec), spec.index or 0, most_cached=settings.pool_bytes, computes=True)
-    except CudaUnavailable as error:
-        raise GraphError(
-            f"{short_device(spec)} is not available here",
-            wanted="a GPU, and pycuda and CuPy, which compute there",
-            got=error.what,
-            hint=error.hint,
-        ) from error
 
 
 def _list_devices(wanted: object) -> list[str | Device]:
@@ -254,14 +234,14 @@ def _list_devices(wanted: object) -> list[str | Device]:
     # [None] fails the check below, as a list with anything but names and devices does.
     listed = list(wanted) if isinstance(wanted, (Sequence, Iterator)) else [None]
     for each in listed:
-        if isinstance(each, Device) and not (isinstance(each, HostDevice) or _has_arrays(each)):
+        if isinstance(each, Device) and not each.computes:
             raise GraphError(
                 f"{each.name} copies, but cannot compute",
                 wanted="a device with an array library",
                 got=repr(each),
                 hint=f"a GPU computes where CuPy is installed: {install_hint('cuda')}",
             )
-    devices = [each for each in listed if isinstance(each, (str, HostDevice)) or _has_arrays(each)]
+    devices = [each for each in listed if isinstance(each, (str, Device))]
     # A string would pass for a list of names of one letter.
     if isinstance(wanted, str) or len(devices) != len(listed):
         raise GraphError(
@@ -275,8 +255,8 @@ def _has_arrays(device: object) -> TypeGuard[Device]:
 
 
 def _complete_spec(spec: DeviceSpec, number: int, name: str, known: bool) -> DeviceSpec:
-    if spec.type not in (None, "CPU", "GPU") and not known:
-        raise GraphError("there is no such device here", wanted="/cpu:... or /gpu:...", got=repr(name), hint=_HINT)
+    if spec.type is not None and not known and find_kind(spec.type) is None:
+        raise GraphError("there is no such device here", wanted=kind_names(), got=repr(name), hint=_HINT)
     return spec.within(DeviceSpec(HOME.job, None, HOME.task, "CPU", number))
 
 

@@ -17,7 +17,7 @@ from .environment import StepEnvironment
 from .fed_shapes import Shapes
 
 # Fetched tensors, fetched operations, feeds, version of the graph, watched tensors, True for a partial run, True for an
-# observed step, and shapes of feeds for a step that takes no others.
+# observed step, shapes of feeds for a step that takes no others, and version of the registrations of outside packages.
 StepKey: TypeAlias = tuple[
     tuple[Tensor, ...],
     tuple[Operation, ...],
@@ -27,6 +27,7 @@ StepKey: TypeAlias = tuple[
     bool,
     bool,
     Shapes | None,
+    int,
 ]
 
 
@@ -80,6 +81,8 @@ class StepCache:
             If the constants do not fit.
         """
         environment = self._environment
+        for known in [known for known in self._steps if known[-1] != key[-1]]:
+            del self._steps[known]  # compiled before a registration: never asked for again
         step.bind_devices(environment.devices)
         while (error := _refusal_of_constants(step, environment)) is not None:
             if self._steps:

@@ -11,6 +11,7 @@ from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
+from ...base import registrations
 from ...base.errors import TagloomError
 from ...base.forks import strand_in_children
 from ...base.source_lines import user_source
@@ -175,8 +176,12 @@ class StepCompiler:
         observed: bool = False,
         shapes: Shapes | None = None,
     ) -> StepKey:
-        """Return the cache's key of a step: everything its compilation depends on, also the graph's version."""
-        return request.tensors, request.targets, feeds, self.graph.version, watched, partial_run, observed, shapes
+        """Return the cache's key of a step: everything its compilation depends on.
+
+        It ends with the version of the registrations, by which `StepCache.insert` knows steps that are out of date.
+        """
+        version, registered = self.graph.version, registrations.version()
+        return request.tensors, request.targets, feeds, version, watched, partial_run, observed, shapes, registered
 
     def _make_target(self, partial_run: bool = False, observed: bool = False, shapes: Shapes | None = None) -> Target:
         if self._environment.worker_pool is not None:

@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...base import nest
+from ...base import nest, registrations
 from ...base.errors import GraphError
 from ...base.pages.tables import make_text
 from ...compile import compile_until
@@ -63,7 +63,7 @@ class Step(Generic[R_co]):
         return make_text(f"{self!r}\n{self.to_text()}")
 
     def _prepare(self) -> None:
-        self._version = self._runner.graph.version
+        self._version, self._registered = self._runner.graph.version, registrations.version()
         self._watched = self._runner.watches.tensors
         self._compiled = self._runner.prepare_step(self._request, self._feeds)
 
@@ -78,7 +78,8 @@ class Step(Generic[R_co]):
     ) -> R_co:
         """Run the step and return the fetched values; see :meth:`Session.run`.
 
-        An edge of the graph changed by ``Operation.update_input`` since the last call causes a new compilation.
+        An edge of the graph changed by ``Operation.update_input`` since the last call causes a new compilation, as a
+        kernel or pass registered by an outside package does.
         """
         runner = self._runner
         options = NO_OPTIONS
@@ -89,7 +90,11 @@ class Step(Generic[R_co]):
         try:
             runner.running.check_admits()
             given = self._flatten_values(values)
-            if self._version != runner.graph.version or self._watched is not runner.watches.tensors:
+            if (
+                self._version != runner.graph.version
+                or self._registered != registrations.version()
+                or self._watched is not runner.watches.tensors
+            ):
                 self._prepare()
             compiled = self._compiled
             if options is not NO_OPTIONS and (options.watches or options.is_observed):
