@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..kernels.memory.byte_counter import ByteCounter, Charge
 from ..kernels.memory.contexts import KernelContexts
 from ..kernels.memory.unreserved import allocate_unreserved
+from .contract import Clock
 from .cpu import CpuDevice
 from .event import Event
 
@@ -33,13 +34,15 @@ class LibraryDevice(CpuDevice):
     library : module or object
         With ``ndarray``, the type of its arrays, and the functions ``empty(shape, dtype)`` and ``full(shape, value,
         dtype=dtype)``. Arrays have ``shape``, ``ndim``, ``size``, ``dtype`` (NumPy's), ``nbytes``, ``flags`` with
-        ``c_contiguous``, and weak references. An array has memory of its own: it is no view of another.
+        ``c_contiguous``, ``base`` (None, or the array that a view is of), and weak references.
     read : callable
         ``read(array, into)`` copies an array of the library into a NumPy array; called in a thread.
     write : callable
         ``write(source, into)`` copies a NumPy array into an array of the library; called in a thread.
     limit : int or str, optional
         Bytes for arrays in its memory, as a number or like "512MiB". None for no limit.
+    clock : Clock, optional
+        By default a new LoopClock.
 
     Attributes
     ----------
@@ -60,8 +63,9 @@ class LibraryDevice(CpuDevice):
         read: Callable[[Any, Array], object],
         write: Callable[[Array, Any], object],
         limit: SupportsIndex | str | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        super().__init__(name, limit=limit)
+        super().__init__(name, limit=limit, clock=clock)
         self.arrays = library
         self.buffer: type[Any] = library.ndarray
         self._read, self._write = read, write
@@ -88,39 +92,37 @@ class LibraryDevice(CpuDevice):
     def make_readonly(self, buffer: Any) -> bool:
         return True  # kernels write into no input
 
-    def copy_in(self, source: Any, *, into: Any = None, after: Iterable[Event[Any]] = ()) -> Event[Any]:
-        def copy_source() -> Any:
-            array = source.result() if isinstance(source, Event) else source
-            target = self.allocate(array.shape, array.dtype) if into is None else into
-            self._write(array, target)
-            return target
+    # The work of copies is no closure: the traceback of an error would keep the cells, and so the arrays, alive.
 
-        return self._submit_copy(self.host_to_device, copy_source, source, after, "HostToDevice")
+    def copy_in(self, source: Any, *, into: Any = None, after: Iterable[Event[Any]] = ()) -> Event[Any]:
+        copy = partial(self._copy_one_in, source, into)
+        return self._submit_copy(self.host_to_device, copy, source, after, "HostToDevice")
 
     def copy_out(self, source: Any, *, into: Any = None, after: Iterable[Event[Any]] = ()) -> Event[Any]:
-        def copy_source() -> Array:
-            array = source.result() if isinstance(source, Event) else source
-            target = np.empty(array.shape, array.dtype) if into is None else into
-            self._read(array, target)
-            return target
-
-        return self._submit_copy(self.device_to_host, copy_source, source, after, "DeviceToHost")
+        copy = partial(self._copy_one_out, source, into)
+        return self._submit_copy(self.device_to_host, copy, source, after, "DeviceToHost")
 
     def copy_all_in(self, pairs: Sequence[tuple[Array, Any]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
-        def copy_pairs() -> None:
-            for source, into in pairs:
-                self._write(source, into)
-
         nbytes = sum(source.nbytes for source, _ in pairs)
-        return self.host_to_device.submit(copy_pairs, after=after, kind="HostToDevice", nbytes=nbytes)
+        copy = partial(_copy_pairs, self._write, pairs)
+        return self.host_to_device.submit(copy, after=after, kind="HostToDevice", nbytes=nbytes)
 
     def copy_all_out(self, pairs: Sequence[tuple[Any, Array]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
-        def copy_pairs() -> None:
-            for source, into in pairs:
-                self._read(source, into)
-
         nbytes = sum(into.nbytes for _, into in pairs)
-        return self.device_to_host.submit(copy_pairs, after=after, kind="DeviceToHost", nbytes=nbytes)
+        copy = partial(_copy_pairs, self._read, pairs)
+        return self.device_to_host.submit(copy, after=after, kind="DeviceToHost", nbytes=nbytes)
+
+    def _copy_one_in(self, source: Any, into: Any) -> Any:
+        array = source.result() if isinstance(source, Event) else source
+        target = self.allocate(array.shape, array.dtype) if into is None else into
+        self._write(array, target)
+        return target
+
+    def _copy_one_out(self, source: Any, into: Any) -> Array:
+        array = source.result() if isinstance(source, Event) else source
+        target: Array = np.empty(array.shape, array.dtype) if into is None else into
+        self._read(array, target)
+        return target
 
     def _submit_copy(
         self, stream: Any, copy: Callable[[], Any], source: Any, after: Iterable[Event[Any]], kind: str
@@ -138,7 +140,7 @@ class LibraryDevice(CpuDevice):
 
     def _charge_array(self, value: Any) -> None:
         """Count the bytes of an array that a function has returned; MemoryError without room."""
-        if isinstance(value, self.buffer) and id(value) not in self._charges:
+        if isinstance(value, self.buffer) and value.base is None and id(value) not in self._charges:
             self._keep_charge(value, self.pool.charge(value.nbytes))
 
     def _keep_charge(self, array: Any, charge: Charge) -> Any:
@@ -147,10 +149,17 @@ class LibraryDevice(CpuDevice):
         return array
 
     def _find_charge(self, array: Any) -> Charge | None:
-        entry = self._charges.get(id(array))
-        return None if entry is None or entry[0]() is not array else entry[1]
+        owner = getattr(array, "base", None)
+        owner = array if owner is None else owner
+        entry = self._charges.get(id(owner))
+        return None if entry is None or entry[0]() is not owner else entry[1]
 
 
 def _size_of(source: Any) -> int:
     """Return the bytes of the source of a copy; of an event only once it has a result."""
     return int((source.result() if isinstance(source, Event) else source).nbytes)
+
+
+def _copy_pairs(copy: Callable[[Any, Any], object], pairs: Sequence[tuple[Any, Any]]) -> None:
+    for source, into in pairs:
+        copy(source, into)

@@ -106,7 +106,8 @@ class Settings:
         Check the graph against its stage's legality table between all passes; off by default, since the check only
         finds mistakes of the passes themselves. The environment variable TAGLOOM_CHECK_PASSES=1 turns the default on.
     passes_off : tuple of str
-        Names of registered passes to leave out (``tagloom.operations.register_pass``); "all" for all of them.
+        Names of passes to leave out that outside packages register (``tagloom.operations.register_pass``), now or
+        later; "all" for all of them.
     dump : str
         Names of passes, separated by commas, after which the program is printed to the standard error, or "all". The
         environment variable TAGLOOM_DUMP sets the default.

@@ -34,7 +34,7 @@ def register_kernel(
     kernel : callable
         ``kernel(xp, *arrays, **attrs)``, as in :func:`define`: `xp` is the device's array library, `attrs` has all
         attributes of the type, and a type with effects passes its context after `xp`. It returns arrays of the
-        declared dtypes, or an awaitable of them, changes no input, and may be called in several threads at once.
+        declared dtypes, changes no input, and may be called in several threads at once.
     dtype : DType or str, optional
         Dtype of the type's first type variable, `T` as a rule. By default all dtypes.
     device_kind : str, optional

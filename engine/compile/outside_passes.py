@@ -13,6 +13,7 @@ from ..ir.operation import Operation
 from ..ir.program import Program, copy_program
 from ..ir.substitute import substitute
 from ..ir.tensor import Tensor
+from ..ir.traits import Role
 from ..ir.verify import check
 from ..streams.kinds import find_kind, kind_names
 from .passes import REGISTERED, Pass, PlacedPass, with_registered
@@ -112,8 +113,8 @@ def rewrite(
     program : Program
         Changed in place.
     replace : callable
-        ``replace(op, builder)`` is called for each operation, also of loop bodies and branches. It returns a tensor for
-        each output of the operation, of the output's dtype and computed by operations that
+        ``replace(op, builder)`` is called for each computation, also in loop bodies and branches. It returns a tensor
+        for each output of the operation, of the output's dtype and computed by operations that
         ``builder.emit(type, *tensors, **attrs)`` appends or by earlier operations; or None to leave the operation
         alone.
         Operations with control inputs, and operations that others name as control inputs, are not offered.
@@ -147,7 +148,7 @@ def rewrite(
     fetched = {t.op for t in program.fetches} if unless_fetched else set()
     moved: dict[Tensor, Tensor] = {}
     for op in operations:
-        if op.control_inputs or op in pinned or op in fetched:
+        if not _is_computation(op) or op.control_inputs or op in pinned or op in fetched:
             continue
         outputs = replace(op, Builder(op.region, op))
         if outputs is not None:
@@ -159,10 +160,25 @@ def rewrite(
     return copy_program(program)
 
 
+def _is_computation(op: Operation) -> bool:
+    """Return True for operations with a kernel, and copies: not for feeds, constants, loops and primitives."""
+    return op.definition.kernel is not None or op.role is Role.IDENTITY
+
+
 def _final_replacement(tensor: Tensor, moved: dict[Tensor, Tensor]) -> Tensor:
-    while tensor in moved:
-        tensor = moved[tensor]
-    return tensor
+    """Follow replacements to the last tensor; GraphError if they lead back to the first."""
+    last = moved[tensor]
+    while last in moved:
+        last = moved[last]
+        if last is tensor:
+            raise GraphError(
+                "a pass replaces operations by each other's results",
+                wanted="replacements that lead to tensors which stay",
+                got=f"{tensor.name} for itself",
+                operation=tensor.op,
+                hint="return None for one of them",
+            )
+    return last
 
 
 def _pair_outputs(op: Operation, outputs: list[Any]) -> dict[Tensor, Tensor]:

@@ -18,8 +18,9 @@ cdef bint is_awaitable(object result):
 cdef int discard(object awaitable) except -1:
     """Close a coroutine, or what stands for one, that nobody will await."""
     close = getattr(awaitable, "close", None)
-    if close is None and hasattr(awaitable, "withdraw"):  # a call's, which may have begun
-        close = awaitable.cancel
+    if close is None and hasattr(awaitable, "withdraw"):
+        # A call in a thread, which may have begun; or the event of a copy, which has no other end.
+        close = getattr(awaitable, "cancel", awaitable.withdraw)
     if close is not None:
         close()
     return 0

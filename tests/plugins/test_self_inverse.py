@@ -186,6 +186,16 @@ def without_input(program):
     return program
 
 
+def swap(op, builder):
+    """Replace two mirrored values by each other."""
+    if op.type != "self_inverse.Mirror":
+        return None
+    inner = op.inputs[0].op
+    if inner.type == op.type:
+        return [inner.outputs[0]]
+    return [next((user.outputs[0] for user in op.outputs[0].consumers() if user.type == op.type), op.inputs[0])]
+
+
 @pytest.mark.parametrize(
     ("run", "got"),
     [
@@ -193,6 +203,7 @@ def without_input(program):
         (lambda program: 1 / 0, "ZeroDivisionError: division by zero"),
         (without_input, "unknown"),
         (lambda p: operations.rewrite(p, lambda op, builder: []), "a pass replaces an operation by other results"),
+        (lambda p: operations.rewrite(p, swap), "a pass replaces operations by each other's results"),
         (lambda p: operations.rewrite(p, lambda op, builder: [op]), "got <Operation"),
     ],
 )

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom import operations, streams
+from tagloom.cli import main
 
+from tests.cuda.device import CompilingDevice
 from tests.plugins import tiles
+from tests.plugins.tiles import kernels
 from tests.plugins.tiles.kernels import CALLS
+from tests.strict_array_library.library import Array
 
 X = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
 
@@ -122,61 +126,80 @@ def test_without_the_package_the_kind_is_unknown():
         pass
 
 
-@pytest.mark.usefixtures("installed")
 async def test_an_open_session_keeps_its_device_without_the_kind(built):
+    graph, x, fetches, init = built
+    with tiles.install():
+        session = tg.Session(graph, devices=["/tiles:0"])
+    CALLS.clear()
+    async with session:
+        await session.run(init)
+        found = await session.run(fetches, {x: X})
+    assert not CALLS
+    compare(found, (await computed(*built))[0])
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("error", [AttributeError("broken"), MemoryError("broken")], ids=repr)
+async def test_a_failing_kernel_is_the_error_of_the_step_whatever_is_copied_meanwhile(built, monkeypatch, error):
+    def fail(elements):
+        raise error
+
     graph, x, fetches, init = built
     async with tg.Session(graph, devices=["/tiles:0"]) as session:
         await session.run(init)
         wanted = await session.run(fetches, {x: X})
-        with operations.register_device_kind("other", tiles.open_device):
-            compare(await session.run(fetches, {x: X}), wanted)
+        monkeypatch.setattr(kernels, "made", fail)
+        for _ in range(5):  # a copy to the host is under way in most runs
+            with pytest.raises(tg.OpError, match="broken") as caught:
+                await session.run(fetches, {x: X})
+            assert caught.value.__cause__ is error
+        monkeypatch.undo()
+        compare(await session.run(fetches, {x: X}), wanted)
 
 
-def opening(result):
-    return lambda name, index, settings: result
+@pytest.mark.usefixtures("installed")
+def test_info_counts_the_devices(capsys):
+    assert main(["info"]) == 0
+    assert ["tiles", "2"] in [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "message"),
-    [
-        ("n2", {}, "not the name of a device kind"),
-        ("", {}, "not the name of a device kind"),
-        (3, {}, "not the name of a device kind"),
-        ("job", {}, "not the name of a device kind"),
-        ("cpu", {}, "the device kind CPU is registered already"),
-        ("npu", {"open": None}, "open= of the device kind npu cannot be called"),
-        ("npu", {"count": 2}, "count= of the device kind npu cannot be called"),
-        ("npu", {"dtypes": ["float33"]}, "not a dtype"),
-    ],
-)
-def test_wrong_registrations_of_kinds(name, arguments, message):
-    before = operations.device_kinds()
-    with pytest.raises(tg.GraphError, match=message):
-        operations.register_device_kind(name, **{"open": opening(None), **arguments})
-    assert operations.device_kinds() == before
+@pytest.mark.parametrize("executor", ["machine", "reference"])
+async def test_each_device_has_the_kernels_of_its_kind(executor):
+    """Two kinds with NumPy's arrays: both executors look at the device of each operation."""
+
+    def body(i, h):
+        with tg.device("/other:0"):
+            h = tg.tanh(h)
+        with tg.device("/cpu:0"):
+            return i + 1, tg.tanh(h)
+
+    with operations.register_device_kind("other", lambda name, index, settings: streams.CpuDevice(name)):
+        with tg.Graph().as_default() as graph:
+            x = tg.placeholder("float32", [])
+            _, y = tg.while_loop(lambda i, _: i < 2, body, [0, x])
+        double = operations.register_kernel("Tanh", lambda xp, x: xp.asarray(2 * x), device_kind="other")
+        triple = operations.register_kernel("Tanh", lambda xp, x: xp.asarray(3 * x), device_kind="cpu")
+        with double, triple:
+            async with tg.Session(graph, devices=["/cpu:0", "/other:0"], executor=executor) as session:
+                assert await session.run(y, {x: 1.0}) == 36.0
+            async with tg.Session(graph, soft_placement=True, executor=executor) as session:
+                assert await session.run(y, {x: 1.0}) == 81.0
 
 
-@pytest.mark.parametrize("result", [None, "cpu"], ids=repr)
-def test_a_kind_that_opens_no_device(result):
-    with (
-        operations.register_device_kind("npu", opening(result)),
-        pytest.raises(tg.GraphError, match=r"kind NPU, registered at .*test_tiles.py:\d+[\s\S]* opened no device"),
-    ):
-        tg.Session(tg.Graph(), devices=["/npu:0"])
+@pytest.mark.parametrize("native", [True, False])
+async def test_a_kernel_for_gpus_gets_their_arrays(native):
+    def softmax(xp, logits, axis):
+        seen.append(type(logits))
+        return xp.full(logits.shape, 1 / logits.shape[-1], logits.dtype)
 
-
-@pytest.mark.parametrize("kind", ["latency", "manual"])
-def test_simulated_devices_are_kinds_that_are_made_by_programs(kind):
-    with pytest.raises(tg.GraphError, match=f"{kind}:0 is not available here") as caught:
-        tg.Session(tg.Graph(), devices=[f"/{kind}:0"])
-    assert "pass the device" in caught.value.hint
-
-
-async def test_a_simulated_device_of_its_kind():
+    seen = []
     with tg.Graph().as_default() as graph:
-        y = tg.matmul([[2.0]], [[3.0]])
-    async with streams.VirtualClock() as clock:
-        device = streams.LatencyDevice("/latency:0", seconds={"MatMul": 2.0}, clock=clock)
-        async with tg.Session(graph, devices=[device], settings=tg.Settings(fold=False)) as session:
-            assert (await session.run(y)).item() == 6.0
-        assert clock.now() == 2.0
+        x = tg.placeholder("float32", [4])
+        y = tg.softmax(x) * 2.0
+    settings = tg.Settings(native=native)
+    async with CompilingDevice("/gpu:0") as device, tg.Session(graph, devices=[device], settings=settings) as session:
+        before = (await session.run(y, {x: [0, 1, 2, 3]})).tolist()
+        with operations.register_kernel("Softmax", softmax, device_kind="gpu"):
+            assert (await session.run(y, {x: [0, 1, 2, 3]})).tolist() == [0.5] * 4
+        assert (await session.run(y, {x: [0, 1, 2, 3]})).tolist() == before
+    assert seen == [Array]

@@ -7,13 +7,13 @@ import threading
 from contextlib import asynccontextmanager, suppress
 
 import numpy as np
-from tagloom.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
+from tagloom.streams import CpuDevice, LatencyDevice, LibraryDevice, ManualDevice, VirtualClock
 
 from tests.support.probes import has_gpu
 
 SIMULATED = sys.modules.get("tests.simcuda.plugin")  # in a process of its own; see tests/simcuda
 GPU = "TAGLOOM_TEST_GPU" in os.environ and has_gpu()  # set by tests marked ``gpu`` for theirs
-KINDS = ["cpu", "manual", "latency", "virtual", *(["cuda"] if SIMULATED else []), *(["gpu"] if GPU else [])]
+KINDS = ["cpu", "library", "manual", "latency", "virtual", *(["cuda"] if SIMULATED else []), *(["gpu"] if GPU else [])]
 NAME = "/job:localhost/task:0/device:CPU:{}"
 
 
@@ -88,6 +88,47 @@ class CudaRig(Rig):
         return await owner.copy_out(buffer)
 
 
+class Elsewhere:
+    """An array of a library with memory of its own."""
+
+    base = None
+
+    def __init__(self, inside):
+        self.inside = inside
+        self.shape, self.dtype, self.ndim, self.size = inside.shape, inside.dtype, inside.ndim, inside.size
+        self.nbytes, self.flags = inside.nbytes, inside.flags
+
+
+class Library:
+    """What a LibraryDevice asks of its library."""
+
+    ndarray = Elsewhere
+    empty = staticmethod(lambda shape, dtype: Elsewhere(np.empty(shape, dtype)))
+    full = staticmethod(lambda shape, value, dtype: Elsewhere(np.full(shape, value, dtype)))
+
+
+class LibraryRig(Rig):
+    """Copies alone lead from the device's memory to the host's."""
+
+    shares_memory = False
+
+    async def read(self, buffer):
+        owner = self.device if self.device.owns(buffer) else self.other
+        return await owner.copy_out(buffer)
+
+
+def make_library_device(name, **options):
+    """Return a device of an array library."""
+
+    def read(array, into):
+        np.copyto(into, array.inside, casting="no")
+
+    def write(source, into):
+        np.copyto(into.inside, source, casting="no")
+
+    return LibraryDevice(name, Library, read=read, write=write, **options)
+
+
 SPIN = """
 extern "C" __global__ void spin(long long turns) {
     long long start = clock64();
@@ -135,7 +176,9 @@ def make(kind, clock=None, **options):
         from tagloom.streams import CudaDevice
 
         return CudaDevice(name.replace("CPU", "CUDA"), clock=clock, **options)
-    return {"cpu": CpuDevice, "manual": ManualDevice}[kind](name, clock=clock, **options)
+    return {"cpu": CpuDevice, "library": make_library_device, "manual": ManualDevice}[kind](
+        name, clock=clock, **options
+    )
 
 
 @asynccontextmanager
@@ -156,4 +199,4 @@ async def rig_of(kind, **options):
             yield LatencyRig(devices)
     else:
         async with devices[0], devices[1]:
-            yield {"latency": LatencyRig, "cuda": CudaRig, "gpu": GpuRig}.get(kind, Rig)(devices)
+            yield {"latency": LatencyRig, "library": LibraryRig, "cuda": CudaRig, "gpu": GpuRig}.get(kind, Rig)(devices)

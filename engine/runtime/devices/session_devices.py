@@ -15,6 +15,7 @@ from ...base.extras import install_hint
 from ...base.settings import Settings
 from ...base.wording import short_device
 from ...compile import DeviceTarget
+from ...ir.own_kernels import KernelSource
 from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.pool import Pool
 from ...streams.capabilities import SimulatedTime
@@ -66,12 +67,15 @@ class SessionDevice:
         True if the device is closed with the session.
     contexts : KernelContexts
         Contexts of the device's kernels, with their memory.
+    kernels : KernelSource
+        Kernels of the device's kind, which the session keeps when the kind is taken back.
     """
 
     spec: DeviceSpec
     device: Device
     owned: bool
     contexts: KernelContexts
+    kernels: KernelSource
 
     @property
     def pool(self) -> Pool | None:
@@ -91,7 +95,7 @@ class SessionDevice:
     def target(self) -> DeviceTarget:
         """Return the compiler's target for steps on the device."""
         limit = None if self.pool is None else self.pool.limit
-        kernels, generator = kernels_of(self.spec), self.device.generator
+        kernels, generator = self.kernels, self.device.generator
         if self.device.arrays is None:
             return DeviceTarget(self.spec, limit, None, generator, kernels)
         from .arrays_backend import device_backend  # loads the kernels of such devices, which other sessions need not
@@ -220,11 +224,11 @@ def _require_own_process(specs: Iterable[DeviceSpec]) -> None:
 def _open_device(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> SessionDevice:
     """Return the device of a name, newly opened, or the passed device with its own contexts."""
     if not isinstance(wanted, str):
-        return SessionDevice(spec, wanted, False, wanted.contexts)
+        return SessionDevice(spec, wanted, False, wanted.contexts, kernels_of(spec))
     kind = find_kind(spec.type)
     assert kind is not None, "checked by _complete_spec"
     device = kind.open_device(spec, settings)
-    return SessionDevice(spec, device, True, device.contexts)
+    return SessionDevice(spec, device, True, device.contexts, kind.kernels)
 
 
 def _list_devices(wanted: object) -> list[str | Device]:

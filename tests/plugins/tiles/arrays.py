@@ -10,6 +10,7 @@ class TileArray:
 
     __slots__ = ("__weakref__", "memory", "shape")
     __hash__ = None
+    base = None  # no array is a view of another
     dtype = np.dtype(np.float32)
     flags = SimpleNamespace(c_contiguous=True)
 
