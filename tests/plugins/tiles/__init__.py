@@ -11,6 +11,7 @@ from . import kernels
 from .arrays import TileArray, empty, full, read, write
 
 COUNT = 2  # devices of this machine
+KERNELS = {"MatMul": kernels.matmul, "Add": kernels.add, "Tanh": kernels.tanh}
 
 
 class Library:
@@ -28,8 +29,8 @@ def open_device(name, index, settings):
     return streams.LibraryDevice(name, Library, read=read, write=write)
 
 
-def install():
-    """Register the kind and its kernels; return an ExitStack, whose `close` takes them back."""
+def install(without=()):
+    """Register the kind and its kernels, except some; return an ExitStack, whose `close` takes them back."""
     with ExitStack() as stack:
         stack.enter_context(
             operations.register_device_kind(
@@ -41,6 +42,7 @@ def install():
                 requires="a tile processor",
             )
         )
-        for type, kernel in (("MatMul", kernels.matmul), ("Add", kernels.add), ("Tanh", kernels.tanh)):
+        for type in KERNELS.keys() - set(without):
+            kernel = KERNELS[type]
             stack.enter_context(operations.register_kernel(type, kernel, dtype="float32", device_kind="tiles"))
         return stack.pop_all()
