@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base.dtypes import DType, as_dtype
+from ..base.errors import GraphError
 from ..base.registrations import Registration
+from ..ir.definition import definition_of
 from ..ir.own_kernels import add_kernel
+from ..streams.kinds import find_kind
 from .outside_passes import check_kind
 
 
@@ -48,9 +51,9 @@ def register_kernel(
     Raises
     ------
     GraphError
-        If there is no such type or device kind, the executors implement the type, or such a kernel is registered
-        already. A step raises OpError whose cause names the registering line if the kernel returns other dtypes or
-        shapes.
+        If there is no such type or device kind, the executors implement the type, such a kernel is registered
+        already, or the type keeps values and the kind needs kernels. A step raises OpError whose cause names the
+        registering line if the kernel returns other dtypes or shapes.
     DtypeError
         If operations of the type never have the dtype.
 
@@ -69,4 +72,12 @@ def register_kernel(
     1.0
     """
     kind = None if device_kind is None else check_kind(device_kind, f"the kernel of {type}")
+    found = find_kind(kind)
+    if found is not None and found.kernels.needs_kernels and definition_of(type).runs_on == "store":
+        raise GraphError(
+            f"{type} keeps or passes on values, which stay with the host on devices of the kind {kind}",
+            wanted="a type that computes with arrays",
+            got=type,
+            hint="a kind registered without needs_kernels keeps such values on the device",
+        )
     return add_kernel(type, kernel, None if dtype is None else as_dtype(dtype), kind)

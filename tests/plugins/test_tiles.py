@@ -202,3 +202,59 @@ async def test_a_kernel_for_gpus_gets_their_arrays(native):
             assert (await session.run(y, {x: [0, 1, 2, 3]})).tolist() == [0.5] * 4
         assert (await session.run(y, {x: [0, 1, 2, 3]})).tolist() == before
     assert seen == [Array]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_kernel_for_state_that_stays_with_the_host():
+    with pytest.raises(tg.GraphError, match="ReadVariable keeps or passes on values"):
+        operations.register_kernel("ReadVariable", lambda xp, *_: None, device_kind="tiles")
+
+
+def opening(result):
+    return lambda name, index, settings: result
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("n2", {}, "not the name of a device kind"),
+        ("", {}, "not the name of a device kind"),
+        (3, {}, "not the name of a device kind"),
+        ("job", {}, "not the name of a device kind"),
+        ("cpu", {}, "the device kind CPU is registered already"),
+        ("npu", {"open": None}, "open= of the device kind npu cannot be called"),
+        ("npu", {"count": 2}, "count= of the device kind npu cannot be called"),
+        ("npu", {"dtypes": ["float33"]}, "not a dtype"),
+    ],
+)
+def test_wrong_registrations_of_kinds(name, arguments, message):
+    before = operations.device_kinds()
+    with pytest.raises(tg.GraphError, match=message):
+        operations.register_device_kind(name, **{"open": opening(None), **arguments})
+    assert operations.device_kinds() == before
+
+
+@pytest.mark.parametrize("result", [None, "cpu"], ids=repr)
+def test_a_kind_that_opens_no_device(result):
+    with (
+        operations.register_device_kind("npu", opening(result)),
+        pytest.raises(tg.GraphError, match=r"kind NPU, registered at .*test_tiles.py:\d+[\s\S]* opened no device"),
+    ):
+        tg.Session(tg.Graph(), devices=["/npu:0"])
+
+
+@pytest.mark.parametrize("kind", ["latency", "manual"])
+def test_simulated_devices_are_kinds_that_are_made_by_programs(kind):
+    with pytest.raises(tg.GraphError, match=f"{kind}:0 is not available here") as caught:
+        tg.Session(tg.Graph(), devices=[f"/{kind}:0"])
+    assert "pass the device" in caught.value.hint
+
+
+async def test_a_simulated_device_of_its_kind():
+    with tg.Graph().as_default() as graph:
+        y = tg.matmul([[2.0]], [[3.0]])
+    async with streams.VirtualClock() as clock:
+        device = streams.LatencyDevice("/latency:0", seconds={"MatMul": 2.0}, clock=clock)
+        async with tg.Session(graph, devices=[device], settings=tg.Settings(fold=False)) as session:
+            assert (await session.run(y)).item() == 6.0
+        assert clock.now() == 2.0
