@@ -102,7 +102,7 @@ class HostDevice(SwapSupport, Generic[S]):
         most_cached: int = 1 << 30,
     ) -> None:
         if limit is not None and not pool:
-            raise GraphError(f"the memory of {name} cannot be limited: it has no pool", hint="leave Settings.pool on")
+            raise GraphError(f"the memory of {name} cannot be limited: it has no pool", hint="leave Switches.pool on")
         most = None if limit is None else parse_size(limit, f"memory limit of {name}")
         self.name = name
         self.clock: Clock = clock or LoopClock()

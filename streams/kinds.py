@@ -194,7 +194,7 @@ def kernels_of(spec: DeviceSpec) -> KernelSource:
 def _open_cpu(name: str, index: int, settings: Settings) -> Device:
     from . import cpu
 
-    return cpu.CpuDevice(name, pool=settings.pool, most_cached=settings.pool_bytes)
+    return cpu.CpuDevice(name, pool=settings.switches.pool, most_cached=settings.pool_bytes)
 
 
 def _open_gpu(name: str, index: int, settings: Settings) -> Device:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 from .errors import GraphError
 from .registrations import REGISTERED_PASSES
@@ -14,36 +15,15 @@ MOST = 256  # iterations at once under AUTO: enough to hide latencies, few enoug
 WINDOW = 32  # default parallel_iterations of a loop; the graph's, not a session's (Yu et al., 2018, section 4.3)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Knobs of a session; pass ``Session(graph, settings=Settings(...))`` to change them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switches:
+    """Switches and bounds of the compiler's passes and of the step machine, for tests, measurements and debugging.
+
+    No switch changes results, except for rounding. ``Settings(fuse=False)`` is short for
+    ``Settings(switches=Switches(fuse=False))``.
 
     Attributes
     ----------
-    drain_seconds : float
-        Longest time a step runs on the event loop before yielding.
-    admission_seconds : float
-        Longest wait of a step for its place when a session has ``max_steps``; then Overloaded. 0 refuses at once.
-    blocking_threads : int
-        Blocking functions of a session running at once; functions outliving their step count until they end. The
-        threads belong to the session, since such functions may wait for functions of another session.
-    workers : int or None
-        Threads for long kernels, next to the event loop; None for the number of cores, 0 for none. All sessions
-        of the process with an equal number share the threads. While a session has workers, the BLAS called by kernels
-        is limited to a single thread of its own.
-    offload_seconds : float
-        Least estimated time of a kernel sent to a worker; ten times as long where no two workers could share
-        the kernel and nothing else can go on meanwhile. The round trip took about 15 us on a virtual machine of two
-        cores, and 400 to 500 us on another machine, where the worker slept.
-    close_seconds : float
-        Longest wait of a closing session for functions which cannot be interrupted, and for the cleanup of the
-        user's generators.
-    step_cache_size : int
-        Compiled steps kept per session; the least recently used step is evicted first.
-    specialize : int
-        Number of shape combinations of its feeds, each fed for the second time, for which a step with feeds of unknown
-        sizes is compiled again, specialized to these sizes; 0 for none. More would cost more than they save if the
-        shapes of each step differ.
     fold : bool
         Compute values depending on constants alone at compile time.
     fold_bytes : int
@@ -98,8 +78,6 @@ class Settings:
         Write a result into an input without other references; if off, into a new array.
     pool : bool
         Allocate the data of arrays from a pool of the session, which counts every byte. If off, from NumPy.
-    pool_bytes : int
-        Most bytes of freed arrays kept in the pool for new ones.
     shuffle_seed : int or None
         Seed of a random ready order; None keeps first in, first out. Results never depend on the seed.
     check_passes : bool
@@ -111,27 +89,15 @@ class Settings:
     dump : str
         Names of passes, separated by commas, after which the program is printed to the standard error, or "all". The
         environment variable TAGLOOM_DUMP sets the default.
-    observe : bool
-        Allow `tagloom top`, and others permitted by this user, to inspect the open session: see
-        :meth:`Session.observe`. The environment variable TAGLOOM_OBSERVE=1 turns the default on.
 
     Examples
     --------
     >>> import tagloom as tg
-    >>> settings = tg.Settings(drain_seconds=0.005, workers=0)
-    >>> with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=settings) as session:
-    ...     int(session.run(tg.reduce_sum(tg.range(5))))
-    10
+    >>> settings = tg.Settings(switches=tg.Switches(fuse=False))
+    >>> settings == tg.Settings(fuse=False)
+    True
     """
 
-    drain_seconds: float = 1e-3
-    admission_seconds: float = 5.0
-    blocking_threads: int = 8
-    workers: int | None = None
-    offload_seconds: float = 150e-6
-    close_seconds: float = 5.0
-    step_cache_size: int = 256
-    specialize: int = 8
     fold: bool = True
     fold_bytes: int = 1 << 20
     merge: bool = True
@@ -156,12 +122,130 @@ class Settings:
     loops: bool = True
     reuse: bool = True
     pool: bool = True
-    pool_bytes: int = 1 << 30
     shuffle_seed: int | None = None
     check_passes: bool = field(default_factory=lambda: os.environ.get("TAGLOOM_CHECK_PASSES") == "1")
     passes_off: tuple[str, ...] = ()
     dump: str = field(default_factory=lambda: os.environ.get("TAGLOOM_DUMP", ""))
-    observe: bool = field(default_factory=lambda: os.environ.get("TAGLOOM_OBSERVE") == "1")
+
+
+_SWITCHES = {each.name: each for each in fields(Switches)}
+
+
+def _describe_unknown(name: str) -> str:
+    """Return the message about a keyword that names neither a knob nor a switch."""
+    near = get_close_matches(name, [*(each.name for each in fields(Settings)), *_SWITCHES], 1)
+    return f"Settings() has no knob or switch {name!r}" + (f"; try: {near[0]}" if near else "")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Settings:
+    """Knobs of a session; pass ``Session(graph, settings=Settings(...))`` to change them.
+
+    Attributes
+    ----------
+    drain_seconds : float
+        Longest time a step runs on the event loop before yielding.
+    admission_seconds : float
+        Longest wait of a step for its place when a session has ``max_steps``; then Overloaded. 0 refuses at once.
+    blocking_threads : int
+        Blocking functions of a session running at once; functions outliving their step count until they end. The
+        threads belong to the session, since such functions may wait for functions of another session.
+    workers : int or None
+        Threads for long kernels, next to the event loop; None for the number of cores, 0 for none. All sessions
+        of the process with an equal number share the threads. While a session has workers, the BLAS called by kernels
+        is limited to a single thread of its own.
+    offload_seconds : float
+        Least estimated time of a kernel sent to a worker; ten times as long where no two workers could share
+        the kernel and nothing else can go on meanwhile. The round trip took about 15 us on a virtual machine of two
+        cores, and 400 to 500 us on another machine, where the worker slept.
+    close_seconds : float
+        Longest wait of a closing session for functions which cannot be interrupted, and for the cleanup of the
+        user's generators.
+    step_cache_size : int
+        Compiled steps kept per session; the least recently used step is evicted first.
+    specialize : int
+        Number of shape combinations of its feeds, each fed for the second time, for which a step with feeds of unknown
+        sizes is compiled again, specialized to these sizes; 0 for none. More would cost more than they save if the
+        shapes of each step differ.
+    pool_bytes : int
+        Most bytes of freed arrays kept in the pool for new ones.
+    observe : bool, optional
+        Allow `tagloom top`, and others permitted by this user, to inspect the open session: see
+        :meth:`Session.observe`. The environment variable TAGLOOM_OBSERVE=1 turns the default
+        on.
+    switches : Switches, optional
+        Switches of the passes and of the step machine. Each of them may also be given, and read, by its own name:
+        ``Settings(fuse=False).fuse``.
+
+    Raises
+    ------
+    TypeError
+        If there is no such knob or switch.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> settings = tg.Settings(drain_seconds=0.005, workers=0)
+    >>> with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=settings) as session:
+    ...     int(session.run(tg.reduce_sum(tg.range(5))))
+    10
+    """
+
+    drain_seconds: float
+    admission_seconds: float
+    blocking_threads: int
+    workers: int | None
+    offload_seconds: float
+    close_seconds: float
+    step_cache_size: int
+    specialize: int
+    pool_bytes: int
+    observe: bool
+    switches: Switches
+
+    def __init__(
+        self,
+        drain_seconds: float = 1e-3,
+        admission_seconds: float = 5.0,
+        blocking_threads: int = 8,
+        workers: int | None = None,
+        offload_seconds: float = 150e-6,
+        close_seconds: float = 5.0,
+        step_cache_size: int = 256,
+        specialize: int = 8,
+        *,
+        pool_bytes: int = 1 << 30,
+        observe: bool | None = None,
+        switches: Switches | None = None,
+        **single: Any,
+    ) -> None:
+        chosen = Switches() if switches is None else switches
+        if not isinstance(chosen, Switches):
+            raise GraphError(
+                "switches are an object of their own",
+                wanted="Switches",
+                got=repr(switches),
+                hint="as Settings(switches=Switches(fuse=False)), or short: Settings(fuse=False)",
+            )
+        if unknown := single.keys() - _SWITCHES.keys():
+            raise TypeError(_describe_unknown(min(unknown)))
+        if observe is None:
+            observe = os.environ.get("TAGLOOM_OBSERVE") == "1"
+        knobs = (
+            *(drain_seconds, admission_seconds, blocking_threads, workers, offload_seconds, close_seconds),
+            *(step_cache_size, specialize, pool_bytes, observe),
+            replace(chosen, **single) if single else chosen,
+        )
+        for each, value in zip(fields(self), knobs, strict=True):
+            object.__setattr__(self, each.name, value)
+
+    if not TYPE_CHECKING:  # the engine reads switches where they are, which type checkers then hold
+
+        def __getattr__(self, name):
+            # Called for names without a slot, and while an object that is unpickled has no values yet.
+            if name in _SWITCHES:
+                return getattr(self.switches, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def without(self, *names: str) -> Settings:
         """Return these settings with fast paths switched off.
@@ -193,7 +277,7 @@ class Settings:
                 raise GraphError("no such fast path", wanted=known, got=name, hint="or all of them: all")
         wanted = FAST_PATHS if "all" in names else [name for name in names if name in FAST_PATHS]
         # "all" stands for passes that are registered later, too.
-        off = {*self.passes_off, *(name for name in names if name not in FAST_PATHS)}
+        off = {*self.switches.passes_off, *(name for name in names if name not in FAST_PATHS)}
         return replace(self, passes_off=tuple(sorted(off)), **{name: FAST_PATHS[name] for name in wanted})
 
     def runs_pass(self, name: str) -> bool:
@@ -205,10 +289,10 @@ class Settings:
         >>> tg.Settings(passes_off=("slow_pass",)).runs_pass("slow_pass")
         False
         """
-        return name not in self.passes_off and "all" not in self.passes_off
+        return name not in self.switches.passes_off and "all" not in self.switches.passes_off
 
 
-# Settings that make steps fast and change results by rounding at most: each field with the value that turns it off.
+# Knobs and switches that make steps fast and change results by rounding at most: each with the value that turns it off.
 FAST_PATHS: dict[str, Any] = {
     "specialize": 0,
     "fold": False,

@@ -47,7 +47,7 @@ def partition_step(placed: Placed, target: Target) -> Partitioned:
     """Cut a placed program by device; a program for one device stays whole."""
     program, placement = placed.program, placed.placement
     if placement is not None:
-        return partition(program, placement, target.settings.coalesce_dead_signals)
+        return partition(program, placement, target.settings.switches.coalesce_dead_signals)
     device = target.devices[0].spec if target.devices else DeviceSpec()
     feeds = [(device, k) for k in range(len(program.feeds))]
     fetches = [(device, k) for k in range(len(program.fetches))]

@@ -50,7 +50,7 @@ class Pass:
         if self.is_registered and not target.settings.runs_pass(self.name):
             return False
         is_useful = self.when is None or self.when(target)
-        return is_useful and (self.switch is None or bool(getattr(target.settings, self.switch)))
+        return is_useful and (self.switch is None or bool(getattr(target.settings.switches, self.switch)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def _is_plain(target: Target) -> bool:
     """Return True for a single device with a code generator, unlimited memory, and no observer."""
     devices = target.devices
     plain = len(devices) <= 1 and all(d.memory_limit is None and d.generator is not None for d in devices)
-    return plain and not target.observed and target.settings.native and target.settings.loops
+    return plain and not target.observed and target.settings.switches.native and target.settings.switches.loops
 
 
 def _is_one_cpu(target: Target) -> bool:
@@ -105,14 +105,14 @@ def _rules_of(target: Target) -> Rules:
 
 def _is_native(target: Target) -> IsNative:
     """Return a predicate: True for loops to become native programs on a CPU."""
-    if not (target.settings.straight and _is_one_cpu(target)):
+    if not (target.settings.switches.straight and _is_one_cpu(target)):
         return lambda loop: False
-    return lambda loop: can_be_native(loop, target.settings, _rules_of(target))
+    return lambda loop: can_be_native(loop, target.settings.switches, _rules_of(target))
 
 
 def _add_native_loops(program: Program, target: Target) -> Program:
     """Add native programs for loops, by the code generator of the target's only device."""
-    return run_natively(program, target.settings, _rules_of(target))
+    return run_natively(program, target.settings.switches, _rules_of(target))
 
 
 def _require_here(program: Program, target: Target) -> Program:
@@ -132,7 +132,9 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("specialize", lambda p, t: specialize(p, t.shapes or ()), "structured", when=lambda t: t.shapes is not None),
     Pass("swap_memory", lambda p, t: set_swap_memory(p, t.swap), "structured", when=lambda t: t.swap is not None),
     # Compute less.
-    Pass("fold", lambda p, t: fold_constants(p, t.settings.fold_bytes, t.has_own_kernel), "structured", "fold"),
+    Pass(
+        "fold", lambda p, t: fold_constants(p, t.settings.switches.fold_bytes, t.has_own_kernel), "structured", "fold"
+    ),
     _about_loops("merge", lambda p, _: merge_duplicates(p)),
     _about_loops("loop_invariants", lambda p, _: capture_unchanged(p)),
     _about_loops("hoist", lambda p, _: hoist_invariants(p)),
@@ -157,7 +159,7 @@ PIPELINE: tuple[Pass, ...] = (
     _make_structured_row("mark_fetched", mark_fetched),
     # Native programs for loops and other connected operations, where one device computes all.
     Pass("straight", _add_native_loops, "structured", "straight", _is_plain, about_loops=True),
-    Pass("cluster", lambda p, t: cluster(p, t.settings, _rules_of(t)), "structured", "cluster", _is_one_cpu),
+    Pass("cluster", lambda p, t: cluster(p, t.settings.switches, _rules_of(t)), "structured", "cluster", _is_one_cpu),
     # Primitives, on devices.
     Pass("lower", lambda p, _: lower(p), "lowered"),
     Pass("place", place_step, "lowered"),
@@ -213,7 +215,7 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
     """
     # One list for the whole compilation: a registration meanwhile is for the next.
     rows = with_registered(PIPELINE)
-    dumped = _dumped_rows(target.settings.dump, rows)
+    dumped = _dumped_rows(target.settings.switches.dump, rows)
     last = _index_of_row(name, rows)
     form: Any = program
     regular: bool | None = None  # not known yet
@@ -226,7 +228,7 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
                 is_on = regular
             if is_on:
                 before, form = form, row.run(form, target)
-                if target.settings.check_passes:
+                if target.settings.switches.check_passes:
                     _check_programs(form, row.stage)
                 if row.name in dumped:
                     print(f"# after {row.name} ({row.stage})", _text_of_form(form), sep="\n", file=sys.stderr)

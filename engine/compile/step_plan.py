@@ -182,7 +182,7 @@ def _compile_tables(plan: Plan, settings: Settings) -> CompiledPlan:
 
 def _without_c(settings: Settings) -> Settings:
     """Return settings without kernels in C, which cannot handle other arrays than NumPy's."""
-    return replace(settings, native=False, loops=False, reuse=False)
+    return replace(settings, switches=replace(settings.switches, native=False, loops=False, reuse=False))
 
 
 def _host_backed(plan: Plan) -> Iterator[int]:

@@ -88,12 +88,12 @@ class Target:
     @property
     def block_bytes(self) -> int:
         """Most bytes of a block of rows or products: a small part of the lowest memory limit."""
-        return self._within_limits(self.settings.block_bytes)
+        return self._within_limits(self.settings.switches.block_bytes)
 
     @property
     def hoist_bytes(self) -> int:
         """Most bytes computed before a loop for all its iterations: bounded as a block is."""
-        return self._within_limits(self.settings.hoist_bytes)
+        return self._within_limits(self.settings.switches.hoist_bytes)
 
     def _within_limits(self, bytes: int) -> int:
         limits = [device.memory_limit for device in self.devices if device.memory_limit is not None]

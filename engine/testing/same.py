@@ -12,7 +12,7 @@ from ..base import nest
 from ..base.array_like import as_array
 from ..base.dtypes import as_dtype
 from ..base.errors import GraphError
-from ..base.settings import DEFAULTS, Settings
+from ..base.settings import DEFAULTS, Settings, Switches
 from ..base.wording import format_number
 from ..ir.apply import convert_to_tensor
 from ..ir.graph import Graph
@@ -192,13 +192,18 @@ def _describe_options(options: Mapping[str, Any]) -> str:
     parts = []
     for name, value in options.items():
         if isinstance(value, Settings):
-            changed = {f.name: getattr(value, f.name) for f in fields(value)}
-            changed = {k: v for k, v in changed.items() if v != getattr(DEFAULTS, k)}
+            changed = {**_find_changes(value, DEFAULTS), **_find_changes(value.switches, DEFAULTS.switches)}
             inner = ", ".join(f"{k}={v!r}" for k, v in list(changed.items())[:3])
             parts.append(f"Settings({inner}{f' and {len(changed) - 3} more' if len(changed) > 3 else ''})")
         else:
             parts.append(f"{name}={value!r}")
     return ", ".join(parts).replace("Settings()", "the session's defaults") or "the session's defaults"
+
+
+def _find_changes(options: Settings | Switches, default: Settings | Switches) -> dict[str, object]:
+    """Return the knobs or switches that differ from their defaults, by name."""
+    values = {f.name: getattr(options, f.name) for f in fields(options) if f.name != "switches"}
+    return {name: value for name, value in values.items() if value != getattr(default, name)}
 
 
 def _describe_difference(

@@ -4,4 +4,4 @@ from tagloom.kernels.core.arena cimport Arena
 from tagloom.kernels.core.table cimport Node
 
 cdef int choose_kernel(
-        Node* node, object source, list inputs, list outputs, object settings, list kept, Arena arena) except -1
+        Node* node, object source, list inputs, list outputs, object switches, list kept, Arena arena) except -1

@@ -7,18 +7,18 @@ from tagloom.kernels.cpu.ufuncs cimport describe_loop, find_loop
 
 
 cdef int choose_kernel(
-        Node* node, object source, list inputs, list outputs, object settings, list kept, Arena arena) except -1:
+        Node* node, object source, list inputs, list outputs, object switches, list kept, Arena arena) except -1:
     """Point a node at the C kernel or the inner loop of its operation for these dtypes, if there is one that may be used.
 
     `source` is the operation: its ``type``, ``attrs``, ``ufunc`` and whether it is ``stateful``. What the node needs as
     long as it is used goes to `kept` and to the arena.
     """
     is_ufunc = source.ufunc and not source.stateful
-    if settings.native and not is_ufunc:
+    if switches.native and not is_ufunc:
         node.native = find_native(source.type, source.attrs, inputs, outputs, node.params, kept)
-    if settings.loops and is_ufunc:
+    if switches.loops and is_ufunc:
         find_loop(node, source.ufunc, inputs, outputs)
-    elif settings.loops:
+    elif switches.loops:
         node.loop = find_own_loop(source.type, inputs, outputs, &node.loop_data, arena)
     if node.loop != NULL:
         describe_loop(node, source.ufunc or source.type, inputs)

@@ -26,5 +26,5 @@ class CompiledProgram:
     @property
     def program(self) -> NativeProgram: ...
 
-def has_kernel(computation: Computation, inputs: list[Any], outputs: list[Any], settings: Any) -> bool:
+def has_kernel(computation: Computation, inputs: list[Any], outputs: list[Any], switches: Any) -> bool:
     """Say whether an operation has a C kernel or an inner loop for these dtypes."""

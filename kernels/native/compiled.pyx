@@ -142,9 +142,9 @@ cdef int _build_node(CompiledProgram self, Instruction* made, computation) excep
     return 0
 
 
-def has_kernel(computation, list inputs, list outputs, settings):
+def has_kernel(computation, list inputs, list outputs, switches):
     """Say whether an operation has a C kernel or an inner loop for these dtypes."""
     cdef Node node
     memset(&node, 0, sizeof(Node))
-    choose_kernel(&node, computation, inputs, outputs, settings, [], Arena())
+    choose_kernel(&node, computation, inputs, outputs, switches, [], Arena())
     return node.native != NULL or node.loop != NULL

@@ -14,7 +14,7 @@ import numpy as np
 from ..cpu.registry import values_read
 
 if TYPE_CHECKING:
-    from ...base.settings import Settings
+    from ...base.settings import Switches
     from ..cuda.registry import Compiled
     from .program import Computation
 
@@ -44,7 +44,7 @@ class CodeGenerator(Protocol):
         None if that depends on more, so that the kernel cannot be a step of a program.
         """
 
-    def has_kernel(self, computation: Computation, given: Dtypes, made: Dtypes, settings: Settings) -> bool:
+    def has_kernel(self, computation: Computation, given: Dtypes, made: Dtypes, switches: Switches) -> bool:
         """Return True if a step of a program can compute these dtypes."""
 
     def has_dtype(self, dtype: np.dtype[Any]) -> bool:
@@ -65,10 +65,10 @@ class _C:
     def values_read(self, type: str) -> tuple[int, ...] | None:
         return values_read(type)
 
-    def has_kernel(self, computation: Computation, given: Dtypes, made: Dtypes, settings: Settings) -> bool:
+    def has_kernel(self, computation: Computation, given: Dtypes, made: Dtypes, switches: Switches) -> bool:
         from .compiled import has_kernel  # loads the machine of native programs
 
-        return has_kernel(computation, list(given), list(made), settings)
+        return has_kernel(computation, list(given), list(made), switches)
 
     def has_dtype(self, dtype: np.dtype[Any]) -> bool:
         return not dtype.hasobject and dtype.kind in "biufc"

@@ -62,9 +62,9 @@ cdef class CompiledPlan:
         _build_templates(self)
         _build_edges(self)
         _build_constants(self)
-        _build_kernels(self, settings)
+        _build_kernels(self, settings.switches)
         self.programs = [each for each in self.kernels if hasattr(each, "forget_counts")]
-        self.table.reuse = settings.reuse
+        self.table.reuse = settings.switches.reuse
         self.table.at_once = min(<double>LONG, 1e9 * settings.offload_seconds)
 
     def __dealloc__(self):
@@ -378,7 +378,7 @@ cdef int _build_constants(CompiledPlan self) except -1:
     return 0
 
 
-cdef int _build_kernels(CompiledPlan self, settings) except -1:
+cdef int _build_kernels(CompiledPlan self, switches) except -1:
     """Point the nodes at their kernels, and at C kernels and inner loops where there are some that may be used."""
     cdef Table* table = &self.table
     cdef Node* node
@@ -399,5 +399,5 @@ cdef int _build_kernels(CompiledPlan self, settings) except -1:
         if source.has_own_kernel:
             continue  # an outside package has registered `kernel`
         inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
-        choose_kernel(node, source, inputs, list(source.outputs), settings, self.kernels, self.arena)
+        choose_kernel(node, source, inputs, list(source.outputs), switches, self.kernels, self.arena)
     return 0

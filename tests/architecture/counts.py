@@ -5,6 +5,8 @@
 
 import ast
 import dataclasses
+import importlib.util
+import inspect
 import re
 import sys
 from collections import Counter
@@ -19,6 +21,13 @@ LONGEST = 500  # lines of a file
 NAMES = Path("engine/public.py")  # which is a list, as long as there are public names
 MOST_BRANCHES = 12  # of a function
 MOST_PARAMETERS = 6  # of a function
+# Modules whose names users take, beside those of the package itself; one that the package does not have is left out.
+OFFERED = [
+    *("compat.tf1", "data", "losses", "metrics", "monitoring", "nest", "nn", "operations", "streams", "swap"),
+    *("testing", "training"),
+]
+# Public classes that users are handed, whose constructors only the engine calls.
+HANDED_OUT = {"Operation", "SessionView", "Runner", "Function", "QueueBase"}
 
 
 def python_sources(folders=("engine", "streams", "swap", "kernels")):
@@ -111,6 +120,56 @@ def is_overload(function):
     return any(ast.unparse(each).endswith("overload") for each in function.decorator_list)
 
 
+def is_only_typed(function):
+    """Return True for an overload, or a signature of a protocol: both are for type checkers alone."""
+    body = function.body[-1]
+    is_empty = isinstance(body, ast.Expr) and isinstance(body.value, ast.Constant) and body.value.value is ...
+    return is_overload(function) or is_empty
+
+
+def public_functions():
+    """Return (path, line) of each function that users call: of the package, its modules and its classes."""
+    import tagloom
+
+    present = [name for name in OFFERED if importlib.util.find_spec(f"tagloom.{name.partition('.')[0]}")]
+    modules = [tagloom, *(importlib.import_module(f"tagloom.{name}") for name in present)]
+    listed = [(module, name) for module in modules for name in getattr(module, "__all__", dir(module))]
+    found = set()
+    for home, name in listed:
+        value = getattr(home, name)
+        for function in _methods(value) if inspect.isclass(value) else [value]:
+            code = getattr(inspect.unwrap(function), "__code__", None)
+            if code is not None:
+                found.add((Path(code.co_filename).resolve(), code.co_firstlineno))
+    return found
+
+
+def _methods(kind):
+    """Yield the methods that users call on a class or on its objects, with its constructor."""
+    for owner in kind.__mro__:
+        for name, method in vars(owner).items():
+            is_made_by_users = name == "__init__" and owner.__name__ not in HANDED_OUT
+            if is_made_by_users or name == "__call__" or not name.startswith("_"):
+                yield getattr(method, "__func__", method)
+
+
+def wide_functions():
+    """Return the functions with many parameters: those that users call, kernels, and all others."""
+    public, kernels, others, known = [], [], [], public_functions()
+    for path, tree in python_sources():
+        for f in ast.walk(tree):
+            if not isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) or is_only_typed(f):
+                continue
+            names = [each.arg for each in parameters(f)]
+            if len(names) > MOST_PARAMETERS:
+                line = min([f.lineno, *(each.lineno for each in f.decorator_list)])
+                # The inputs and attributes of its operation are what a kernel is called with.
+                is_kernel = names[0] == "xp" and path.is_relative_to(ROOT / "engine" / "ops")
+                found = public if (path.resolve(), line) in known else kernels if is_kernel else others
+                found.append(f"{path.relative_to(ROOT)}:{f.name}")
+    return public, kernels, others
+
+
 def untyped_share():
     """Return the share of parameters annotated as Any alone, outside of operations and layers, which take anything."""
     untyped = total = 0
@@ -141,7 +200,8 @@ def operation_types():
 def counts():
     """Return the counts by what they are of; those by package as a mapping."""
     types = operation_types()
-    compared, tables, reaches, made, branchy, wide, ignored = Counter(), [], [], [], [], [], Counter()
+    compared, tables, reaches, made, branchy, ignored = Counter(), [], [], [], [], Counter()
+    public, kernels, others = wide_functions()
     for path, tree in python_sources():
         where = path.relative_to(ROOT)
         if where.parts[0] == "engine" and not package(path).startswith(ABOUT_TYPES):
@@ -152,7 +212,6 @@ def counts():
         made += [f"{where}:{line}" for line in calls_of(tree, "Operation")]
         functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
         branchy += [f"{where}:{f.name}" for f in functions if branches(f) > MOST_BRANCHES]
-        wide += [f"{where}:{f.name}" for f in functions if not is_overload(f) and len(parameters(f)) > MOST_PARAMETERS]
         ignored[str(where)] += path.read_text().count("# type: " + "ignore")
     return {
         "comparisons of op.type": +compared,
@@ -161,7 +220,10 @@ def counts():
         "hand-made Operation(...)": made,
         "formatter pragmas": formatter_pragmas(),
         f"functions with more than {MOST_BRANCHES} branches": branchy,
-        f"functions with more than {MOST_PARAMETERS} parameters": wide,
+        f"functions with more than {MOST_PARAMETERS} parameters, of all kinds": [*others, *kernels, *public],
+        f"functions with more than {MOST_PARAMETERS} parameters, internal": others,
+        f"functions with more than {MOST_PARAMETERS} parameters, kernels": kernels,
+        f"functions with more than {MOST_PARAMETERS} parameters, public": public,
         "ignored errors of types": +ignored,
         "fields of OpDefinition": definition_fields(),
         f"files of more than {LONGEST} lines": long_files(),
@@ -193,7 +255,7 @@ def main():
     for what, found in counts().items():
         total = sum(found.values()) if isinstance(found, Counter) else len(found)
         print(f"{total:5} {what}")
-        if "-v" in sys.argv:
+        if "-v" in sys.argv and not what.endswith("of all kinds"):  # the kinds follow
             rows = [f"{n} {where}" for where, n in sorted(found.items())] if isinstance(found, Counter) else found
             print(*(f"        {row}" for row in rows), sep="\n")
 

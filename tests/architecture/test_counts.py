@@ -12,8 +12,11 @@ BARS = {
     "hand-made Operation(...)": 17,
     "formatter pragmas": 0,
     "functions with more than 12 branches": 7,
-    "functions with more than 6 parameters": 173,
-    "ignored errors of types": 128,
+    "functions with more than 6 parameters, of all kinds": 179,
+    "functions with more than 6 parameters, internal": 47,
+    "functions with more than 6 parameters, kernels": 12,
+    "functions with more than 6 parameters, public": 120,
+    "ignored errors of types": 129,
     "fields of OpDefinition": 10,
     "files of more than 500 lines": 0,
 }

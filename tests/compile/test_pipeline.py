@@ -142,7 +142,7 @@ def test_each_pass_has_something_to_do_in_it(off):
 
 
 def test_every_pass_that_can_be_switched_off_is_a_fast_path():
-    assert {row.switch for row in PIPELINE} - {None} <= set(FAST_PATHS)
+    assert {row.switch for row in PIPELINE} - {None} <= FAST_PATHS.keys() & tg.Switches.__dataclass_fields__.keys()
 
 
 def test_rows_have_names_of_their_own():

@@ -49,5 +49,5 @@ def test_a_fast_path_that_is_none():
 
 
 def test_every_switch_is_a_fast_path():
-    switches = {name for name, value in tg.Settings.__dataclass_fields__.items() if value.default is True}
+    switches = {name for name, value in tg.Switches.__dataclass_fields__.items() if value.default is True}
     assert switches <= set(FAST_PATHS)

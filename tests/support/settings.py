@@ -1,8 +1,10 @@
 """Settings for tests that are about fast paths: all on, whatever ``TAGLOOM_OFF`` says, and from the first run on."""
 
-from tagloom.base.settings import FAST_PATHS, Settings
+from tagloom.base.settings import Settings
 
-ON = Settings(**{name: Settings.__dataclass_fields__[name].default for name in FAST_PATHS}, llvm_seconds=0)
+from tests.support.fast_path_switches import all_values
+
+ON = Settings(**all_values(), llvm_seconds=0)
 
 # Those of tests that look at what the step machine does: there are no native programs.
 MACHINE = Settings(straight=False, cluster=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...base.settings import Settings
+from ...base.settings import Switches
 from ...deadness.regions import Liveness
 from ...ir.operation import Operation
 from ...ir.region import Region
@@ -26,7 +26,7 @@ class Candidates:
 
     Parameters
     ----------
-    settings : Settings
+    switches : Switches
     liveness : Liveness
         Liveness of the program's operations.
     pinned : set of Operation
@@ -43,11 +43,11 @@ class Candidates:
         Of candidates, and of operations in their regions.
     """
 
-    def __init__(self, settings: Settings, liveness: Liveness, pinned: set[Operation], rules: Rules = ON_CPU) -> None:
+    def __init__(self, switches: Switches, liveness: Liveness, pinned: set[Operation], rules: Rules = ON_CPU) -> None:
         self.found: set[Operation] = set()
         self.reasons: dict[Operation, str] = {}
         self.computations: dict[Operation, Computation] = {}
-        self._settings = settings
+        self._switches = switches
         self._liveness = liveness
         self._pinned = pinned
         self._rules = rules
@@ -90,7 +90,7 @@ class Candidates:
         elif op.role is Role.IDENTITY:
             _check_values(op)
         else:
-            self.computations[op] = computation_of(op, self._settings, self._rules)
+            self.computations[op] = computation_of(op, self._switches, self._rules)
             _check_values(op)
 
     def _check_branches(self, op: Operation) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...base.settings import Settings
+from ...base.settings import Switches
 from ...deadness.predicates import Predicate
 from ...deadness.regions import Liveness
 from ...ir.builder import clone_operation
@@ -43,14 +43,14 @@ _UNEVEN = "waits for what only one of its branches uses"
 _TOO_LITTLE = "is one of some that compute too little for what they take and give"
 
 
-def cluster(program: Program, settings: Settings, rules: Rules = ON_CPU) -> Program:
+def cluster(program: Program, switches: Switches, rules: Rules = ON_CPU) -> Program:
     """Add native programs for clusters; `program` is changed.
 
     Its `not_clustered` records why operations are in no cluster.
     """
     # Where saved values may be elsewhere, reads of them may have to wait.
     if not any(op.attrs.get("swap_memory") for op in program.graph.root.walk()):
-        _Clusters(program, settings, rules).run()
+        _Clusters(program, switches, rules).run()
     return program
 
 
@@ -66,16 +66,16 @@ class _Chosen:
 class _Clusters:
     """Clusters of a program, from the search to the rewritten regions."""
 
-    def __init__(self, program: Program, settings: Settings, rules: Rules) -> None:
+    def __init__(self, program: Program, switches: Switches, rules: Rules) -> None:
         self.program = program
-        self.settings = settings
+        self.switches = switches
         self.captured: Captured = {}
         liveness = Liveness(program)
         self.apart = liveness.apart
         self.kept = count_noninput_uses(program)
         pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
         self.pinned = pinned
-        self.candidates = Candidates(settings, liveness, pinned, rules)
+        self.candidates = Candidates(switches, liveness, pinned, rules)
         self.waiting = Waiting(self.captured, self.candidates.found.__contains__)
 
     def run(self) -> None:
@@ -147,7 +147,7 @@ class _Clusters:
         """Yield the cluster with its Cond, if the operations can be a program worth running; else record the reason."""
         results = self._results_used_outside(group)
         try:
-            program, inputs = translate_cluster(group, results, self.settings, self.candidates.computations)
+            program, inputs = translate_cluster(group, results, self.switches, self.candidates.computations)
         except NotNative as reason:
             self.candidates.reasons.update(dict.fromkeys(group, f"belongs to {reason}"))
             return

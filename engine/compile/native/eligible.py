@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.dtypes import DType
-from ...base.settings import Settings
+from ...base.settings import Switches
 from ...ir.definition import Ufunc
 from ...ir.operation import Operation
 from ...ir.rules.shapes import ShapeOnly
@@ -28,7 +28,7 @@ class NotNative(Exception):
         self.reason = reason
 
 
-def computation_of(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> Computation:
+def computation_of(op: Operation, switches: Switches, rules: Rules = ON_CPU) -> Computation:
     """Return the Computation of a pure operation.
 
     Raises
@@ -52,7 +52,7 @@ def computation_of(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> 
     attrs = {key: op.attrs[key] for key in definition.attrs}
     computation = Computation(op.name, op.type, attrs, ufunc, definition.has(ShapeOnly), reads or ())
     input_dtypes, output_dtypes = [[np.dtype(t.dtype.numpy) for t in tensors] for tensors in (op.inputs, op.outputs)]
-    if not rules.generator.has_kernel(computation, input_dtypes, output_dtypes, settings):
+    if not rules.generator.has_kernel(computation, input_dtypes, output_dtypes, switches):
         raise NotNative(
             op, f"has no kernel in {rules.generator.language} for " + ", ".join(t.dtype.name for t in op.inputs)
         )

@@ -12,7 +12,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.dtypes import DType
 from ...base.extras import is_installed
-from ...base.settings import Settings
+from ...base.settings import Switches
 from ...ir.loops import change_of
 from ...ir.operation import Operation
 from ...ir.region import Region
@@ -28,7 +28,7 @@ _OUTSIDE = -2  # in place of a loop, for registers that are written only once pe
 _COUNTED = frozenset({"GET", "PUT"})  # instructions whose error messages name the iteration
 
 
-def translate(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> tuple[NativeProgram, list[Tensor]]:
+def translate(op: Operation, switches: Switches, rules: Rules = ON_CPU) -> tuple[NativeProgram, list[Tensor]]:
     """Return the program of a loop, and its inputs: initial values, then tensors captured from outside.
 
     Raises
@@ -36,13 +36,13 @@ def translate(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> tuple
     NotNative
         If an operation in the loop cannot be part of a program.
     """
-    return _Translator([op], settings, rules=rules).whole_loop()
+    return _Translator([op], switches, rules=rules).whole_loop()
 
 
 def translate_cluster(
     operations: Sequence[Operation],
     results: Sequence[Tensor],
-    settings: Settings,
+    switches: Switches,
     computations: Mapping[Operation, Computation],
 ) -> tuple[NativeProgram, list[Tensor]]:
     """Return the program of operations of a region, in order, which returns `results`; and the program's inputs.
@@ -54,7 +54,7 @@ def translate_cluster(
     NotNative
         If an operation cannot be part of a program.
     """
-    return _Translator(operations, settings, computations).whole_cluster(results)
+    return _Translator(operations, switches, computations).whole_cluster(results)
 
 
 class _Translator:
@@ -83,7 +83,7 @@ class _Translator:
     def __init__(
         self,
         operations: Sequence[Operation],
-        settings: Settings,
+        switches: Switches,
         computations: Mapping[Operation, Computation] = MappingProxyType({}),
         rules: Rules = ON_CPU,
     ) -> None:
@@ -93,7 +93,7 @@ class _Translator:
         self.op = operations[-1]  # the loop, or the last of a cluster
         self.made = {t for op in operations for t in op.outputs}
         self.inner = {region for op in operations for region in op.regions}
-        self.settings = settings
+        self.switches = switches
         self.registers: list[tuple[str, np.dtype[Any] | None]] = []
         self.homes: set[int] = set()  # registers that are the target of a MOVE
         self.loops: list[int] = []
@@ -150,8 +150,8 @@ class _Translator:
             self.constants,
             tuple(self.instructions),
             trips,
-            self.settings.reuse,
-            self.settings.llvm_seconds if self.settings.llvm and _has_llvm() else None,
+            self.switches.reuse,
+            self.switches.llvm_seconds if self.switches.llvm and _has_llvm() else None,
             is_cluster,
         )
         return program, self.captures
@@ -245,7 +245,7 @@ class _Translator:
 
     def compute(self, op: Operation) -> None:
         """Translate a pure operation."""
-        computation = self.computations.get(op) or computation_of(op, self.settings, self.rules)
+        computation = self.computations.get(op) or computation_of(op, self.switches, self.rules)
         inputs = self.values(op.inputs)
         outputs = [self.new(t.dtype, t.op.name if len(op.outputs) == 1 else t.name, op) for t in op.outputs]
         self.add(Code.COMPUTE, inputs, outputs, computation=computation)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...base.settings import Settings
+from ...base.settings import Switches
 from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.region import Region
@@ -26,12 +26,12 @@ from .rules import ON_CPU, Rules
 from .translate import translate
 
 
-def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) -> Program:
+def run_natively(program: Program, switches: Switches, rules: Rules = ON_CPU) -> Program:
     """Add native programs for the outermost eligible loops; `program` is changed."""
     # A list: the search ends before Conds are appended to the regions it walks.
     conds = {
         op: _append_native_choice(op, *translation)
-        for op, translation in list(_outermost_loops(program.graph.root, settings, rules))
+        for op, translation in list(_outermost_loops(program.graph.root, switches, rules))
     }
     if conds:
         _replace_loops(program, conds)
@@ -42,10 +42,10 @@ def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) ->
     return program
 
 
-def can_be_native(loop: Operation, settings: Settings, rules: Rules = ON_CPU) -> bool:
+def can_be_native(loop: Operation, switches: Switches, rules: Rules = ON_CPU) -> bool:
     """Return True if a loop in its current form can be a native program on a CPU."""
     try:
-        translate(loop, settings, rules)
+        translate(loop, switches, rules)
     except NotNative:
         return False
     return True
@@ -69,19 +69,19 @@ def _sort_region(region: Region, conds: dict[Operation, Operation]) -> None:
 
 
 def _outermost_loops(
-    region: Region, settings: Settings, rules: Rules
+    region: Region, switches: Switches, rules: Rules
 ) -> Iterator[tuple[Operation, tuple[NativeProgram, list[Tensor]]]]:
     """Yield the outermost eligible loops, with the results of `translate`; mark others with the reason."""
     for op in region.operations:
         if op.is_while and op.outputs:
             try:
                 # Inner loops of an eligible loop are part of its program.
-                yield op, translate(op, settings, rules)
+                yield op, translate(op, switches, rules)
                 continue
             except NotNative as reason:
                 op.note(not_native=str(reason))
         for inner in op.regions:
-            yield from _outermost_loops(inner, settings, rules)
+            yield from _outermost_loops(inner, switches, rules)
 
 
 def _append_native_choice(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Operation:

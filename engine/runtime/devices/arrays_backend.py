@@ -47,4 +47,4 @@ def device_backend(
     device: Device, contexts: KernelContexts, kernels: KernelSource, settings: Settings
 ) -> ArraysBackend:
     """Return the backend of a compiled step on a device whose arrays are not NumPy's."""
-    return ArraysBackend(DeviceValues(device, contexts, settings.native, kernels))
+    return ArraysBackend(DeviceValues(device, contexts, settings.switches.native, kernels))

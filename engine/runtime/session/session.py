@@ -145,7 +145,9 @@ class Session:
                 hint="tagloom.Session(tensor.graph); give what it is to compute to run()",
             )
         # Unfused, so each result is checked; unblocked, so no check fails for an iteration the loop never reaches.
-        self.settings: Settings = replace(settings, fuse=False, block_bytes=0) if check_numerics else settings
+        if check_numerics:
+            settings = replace(settings, switches=replace(settings.switches, fuse=False, block_bytes=0))
+        self.settings: Settings = settings
         resources, opened = ResourceManager(settings.close_seconds), open_devices(devices, settings)
         set_limits(opened, memory_limit)
         self._scope = PersistentScope(Scope(graph.root))

@@ -85,7 +85,7 @@ def launch(
         context = _suited_context(context, part)._replace(contexts=contexts, swap=swap)
     # Charged first: a refusal must not leave a machine open.
     holds = charge_feeds(contexts, _feeds_to_charge(part, feeds, swap), step, context)
-    pool, shuffle_seed = environment.worker_pool, environment.settings.shuffle_seed
+    pool, shuffle_seed = environment.worker_pool, environment.settings.switches.shuffle_seed
     workers = None if pool is None or part.plan.has_device_arrays else pool.workers  # they know NumPy's arrays only
     submit = _make_schedule(step.schedulers[0])
     machine = machine_for(contexts)(  # by position, which takes a third of the time
@@ -102,7 +102,7 @@ def _launch_group(
     """Start a machine for each device, joined by a rendezvous; return their group and the charges of feeds."""
     devices, swapping = environment.devices, environment.swapping
     how = {
-        "shuffle_seed": environment.settings.shuffle_seed,
+        "shuffle_seed": environment.settings.switches.shuffle_seed,
         "guard": environment.guard,
         "recorder": recorder,
         "workers": None if environment.worker_pool is None else environment.worker_pool.workers,
