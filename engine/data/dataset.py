@@ -464,9 +464,7 @@ class Dataset:
         return self._add_stage(
             batches.BucketStage,
             batched_spec(self.element_spec, None, True),
-            length=element_length,
-            boundaries=bounds,
-            sizes=sizes,
+            buckets=batches.Buckets(element_length, bounds, sizes),
             drop_remainder=drop_remainder,
             padding=padding_values,
         )

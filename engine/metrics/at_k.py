@@ -149,19 +149,12 @@ def _share_of_both(part: Tensor, rest: Tensor) -> Tensor:
     return div_no_nan(part, part + rest)
 
 
-def _stream_share(
-    kinds: tuple[str, str],
-    labels: Any,
-    best: Tensor,
-    class_id: int | None,
-    weights: Any,
-    metrics: Collections,
-    updates: Collections,
-) -> Metric:
-    """Return the share of the first kind in the counts of both kinds, over all steps."""
+def _count_kinds(
+    kinds: tuple[str, str], labels: Any, best: Tensor, class_id: int | None, weights: Any
+) -> dict[str, Tensor]:
+    """Return the weights of the outcomes of two kinds in a step."""
     counts = _Sets(labels, best, class_id).count_outcomes(*kinds)
-    sums = {kind: reduce_sum(apply_weights(count, weights)[0]) for kind, count in counts.items()}
-    return stream_metric(_share_of_both, sums, float32, metrics, updates)
+    return {kind: reduce_sum(apply_weights(count, weights)[0]) for kind, count in counts.items()}
 
 
 _SCORES = "[[0.1, 0.7, 0.2], [0.3, 0.1, 0.6]]"
@@ -181,7 +174,8 @@ def precision_at_k(
     """Fraction of right classes among the k best classes of all rows."""
     with name_scope(name, "precision_at_k"):
         best, kinds = _find_best_classes(predictions, k), ("true_positives", "false_positives")
-        return _stream_share(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+        counts = _count_kinds(kinds, labels, best, class_id, weights)
+        return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
 
 
 @metric("[[0], [2]], [[1, 2], [2, 0]]", "0.25", family=RANKED)
@@ -204,7 +198,8 @@ def precision_at_top_k(
     """
     with name_scope(name, "precision_at_top_k"):
         best, kinds = _take_first_classes(predictions_idx, k), ("true_positives", "false_positives")
-        return _stream_share(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+        counts = _count_kinds(kinds, labels, best, class_id, weights)
+        return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
 
 
 @metric(f"[[0, 1], [2, 0]], {_SCORES}, k=1", "0.5", family=RANKED)
@@ -224,7 +219,8 @@ def recall_at_k(
     """
     with name_scope(name, "recall_at_k"):
         best, kinds = _find_best_classes(predictions, k), ("true_positives", "false_negatives")
-        return _stream_share(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+        counts = _count_kinds(kinds, labels, best, class_id, weights)
+        return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
 
 
 @metric("[[0, 1], [2, 0]], [[1], [2]]", "0.5", family=RANKED)
@@ -247,7 +243,8 @@ def recall_at_top_k(
     """
     with name_scope(name, "recall_at_top_k"):
         best, kinds = _take_first_classes(predictions_idx, k), ("true_positives", "false_negatives")
-        return _stream_share(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+        counts = _count_kinds(kinds, labels, best, class_id, weights)
+        return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
 
 
 @metric(f"[[0, 1], [2, 0]], {_SCORES}, k=3", "0.9167", "round(float(session.run(update)), 4)", family=RANKED)

@@ -13,7 +13,7 @@ from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import shape
 from ..ops.math.casting import cast
-from .layer_variables import layer_variable
+from .layer_variables import Default, layer_variable
 from .module import Module
 
 
@@ -103,7 +103,8 @@ class Lazy(Module):
         default: Any = "glorot_uniform",
     ) -> Variable:
         """Return a variable, by default of the layer's dtype; see `layer_variable`."""
-        made: Variable = layer_variable(self, name, shape, dtype or self.dtype, initializer, trainable, default)
+        chosen = Default(default) if initializer is None else initializer
+        made: Variable = layer_variable(self, name, shape, dtype or self.dtype, chosen, trainable)
         return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,14 +12,18 @@ from .by_name import as_initializer
 from .shared_variables import get_or_make_variable
 
 
+@dataclass(frozen=True, slots=True)
+class Default:
+    """An initializer for variables without an initializer of their own, in scopes without an initializer."""
+
+    initializer: Any = "glorot_uniform"
+
+
+GLOROT = Default()
+
+
 def layer_variable(
-    module: Any,
-    name: str,
-    shape: Any,
-    dtype: Any,
-    initializer: Any,
-    trainable: bool = True,
-    default: Any = "glorot_uniform",
+    module: Any, name: str, shape: Any, dtype: Any, initializer: Any = GLOROT, trainable: bool = True
 ) -> Any:
     """Return a variable of a module, new or, under a variable scope that reuses variables, shared.
 
@@ -32,10 +37,9 @@ def layer_variable(
         Name within the module.
     shape : sequence of int
     dtype : dtype-like
-    initializer : callable, str, array-like or None
-        None for the variable scope's, or `default` if the scope has none.
+    initializer : callable, str, array-like or Default
+        A Default yields to the variable scope's, if the scope has an initializer.
     trainable : bool
-    default : callable, str or array-like
 
     Returns
     -------
@@ -50,8 +54,8 @@ def layer_variable(
         If the shared variable has another shape or dtype.
     """
     scope = module._place.scope()
-    if initializer is None:
-        initializer = default if scope.initializer is None else scope.initializer
+    if isinstance(initializer, Default):
+        initializer = initializer.initializer if scope.initializer is None else scope.initializer
     given = {
         "shape": Shape(shape),
         "dtype": as_dtype(dtype),

@@ -107,7 +107,7 @@ def check_gradients(
     """
     if order < 1:
         raise GraphError("nothing to differentiate", wanted="order of 1 or more", got=order, hint="order=1")
-    check = _Check(function, arguments, step, rtol, atol, elements, known_shapes, seed)
+    check = _Check(function, arguments, _Differences(step, rtol, atol, elements), known_shapes, seed)
     run_to_end(check.run(order, executor, settings))
 
 
@@ -130,6 +130,16 @@ class _Difference:
         return apart / self.tolerance if np.isfinite(apart) else np.inf
 
 
+@dataclass(frozen=True, slots=True)
+class _Differences:
+    """Finite differences: their step, the tolerance of the comparison, and the number of compared elements."""
+
+    step: float | None
+    rtol: float | None
+    atol: float | None
+    elements: int
+
+
 class _Check:
     """Graph of a function with its gradients, compared with finite differences."""
 
@@ -137,10 +147,7 @@ class _Check:
         self,
         function: Callable[..., Any],
         arguments: Sequence[Any],
-        step: float | None,
-        rtol: float | None,
-        atol: float | None,
-        elements: int,
+        differences: _Differences,
         known_shapes: bool,
         seed: int,
     ) -> None:
@@ -148,7 +155,7 @@ class _Check:
         leaves = dict(nest.walk(list(arguments)))
         self.labels: list[str] = list(leaves)
         self.arrays: list[Array] = [_as_array(leaf) for leaf in leaves.values()]
-        self.step, self.rtol, self.atol, self.elements = step, rtol, atol, elements
+        self.differences = differences
         self.random: np.random.Generator = np.random.default_rng(seed)
         self.graph = Graph()
         with self.graph.as_default():
@@ -219,7 +226,9 @@ class _Check:
         wanted = np.array([await total.compute_slope(k, place, step) for place in places])
         got = np.array([complex(slope[place]) for place in places])
         largest = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
-        rtol, atol = (tolerance if chosen is None else chosen for chosen in (self.rtol, self.atol))
+        rtol, atol = (
+            tolerance if chosen is None else chosen for chosen in (self.differences.rtol, self.differences.atol)
+        )
         bound = max(atol + rtol * largest, np.finfo(np.float64).tiny)  # above 0: `excess` divides by the tolerance
         apart = np.abs(wanted - got)
         apart[~np.isfinite(apart)] = np.inf
@@ -231,8 +240,8 @@ class _Check:
     def _choose_places(self, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         size = int(np.prod(shape, dtype=np.int64))
         chosen = range(size)
-        if size > self.elements:
-            chosen = sorted(self.random.choice(size, self.elements, replace=False))  # type: ignore[assignment]
+        if size > self.differences.elements:
+            chosen = sorted(self.random.choice(size, self.differences.elements, replace=False))  # type: ignore[assignment]
         for flat in chosen:
             yield tuple(int(index) for index in np.unravel_index(flat, shape)) if shape else ()
 
@@ -240,7 +249,7 @@ class _Check:
         """Return step and tolerance for an argument: the largest of its dtype and the results' dtypes."""
         found = [_step_and_tolerance(each) for each in (dtype, *(result.dtype for result in self.results))]
         step, tolerance = max(each[0] for each in found), max(each[1] for each in found)
-        return (step if self.step is None else self.step), tolerance
+        return (step if self.differences.step is None else self.differences.step), tolerance
 
     async def _explain_difference(self, total: _Total, worst: _Difference, order: int) -> str:
         """Return the message for a wrong gradient; a difference with half the step tells a kink from a mistake."""

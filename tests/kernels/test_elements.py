@@ -11,6 +11,7 @@ from tagloom.base.shapes import UNKNOWN, Shape
 from tagloom.kernels.cpu.elements import Element
 from tagloom.kernels.memory.contexts import KernelContexts
 from tagloom.kernels.memory.pool import Pool
+from tagloom.ops.state.tensor_array.element_rules import ElementRules
 from tagloom.ops.state.tensor_array.storage import ArrayStorage
 from tagloom.ops.support.context import StepContext
 from tagloom.runtime.resources.manager import ResourceManager
@@ -26,7 +27,7 @@ class Context:
 
 
 def storage(size=4, dtype="float32", **options):
-    return ArrayStorage(tg.as_dtype(dtype), size, **options)
+    return ArrayStorage(tg.as_dtype(dtype), size, ElementRules(**options))
 
 
 def test_an_element_knows_who_came_first():

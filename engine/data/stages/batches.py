@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -103,42 +104,52 @@ class BatchStage(Stage):
         self._gathered = {int(bucket): restored_items(items) for bucket, items in own["gathered"]}
 
 
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Buckets of elements by length.
+
+    Attributes
+    ----------
+    length : callable
+        ``length(element)`` returns the length of an element.
+    boundaries : tuple of int
+        Upper bounds of the lengths, exclusive, of all buckets except the last.
+    sizes : tuple of int
+        Elements in a batch of each bucket.
+    """
+
+    length: Callable[[Any], int]
+    boundaries: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
 class BucketStage(BatchStage):
     """Padded batches of elements of about the same length."""
 
-    def __init__(
-        self,
-        context: Context,
-        source: Opens,
-        length: Callable[[Any], int],
-        boundaries: tuple[int, ...],
-        sizes: tuple[int, ...],
-        drop_remainder: bool,
-        padding: Any,
-    ) -> None:
+    def __init__(self, context: Context, source: Opens, buckets: Buckets, drop_remainder: bool, padding: Any) -> None:
         super().__init__(context, source, 1, drop_remainder, True, padding)
-        self._length, self._boundaries, self._sizes = length, boundaries, sizes
+        self._buckets = buckets
         self._seen = 0
 
     def size_of(self, bucket: int) -> int:
         """Return the batch size of a bucket."""
-        return self._sizes[bucket]
+        return self._buckets.sizes[bucket]
 
     def bucket_of(self, item: Item) -> int:
         """Return the bucket of an element; -1 if its length is unknown."""
         number, self._seen = self._seen, self._seen + 1
         try:
-            return bisect_right(self._boundaries, int(self._length(item[0])))
+            return bisect_right(self._buckets.boundaries, int(self._buckets.length(item[0])))
         except Exception as error:
             self._failed.append(
-                (self.failed_function("gives the length of", self._length, item, number, error), item[1])
+                (self.failed_function("gives the length of", self._buckets.length, item, number, error), item[1])
             )
             return -1
 
     @property
     def _num_missing(self) -> int:
         """Number of elements to request: as many as complete the fullest bucket."""
-        return min(size - len(self._gathered.get(bucket, ())) for bucket, size in enumerate(self._sizes))
+        return min(size - len(self._gathered.get(bucket, ())) for bucket, size in enumerate(self._buckets.sizes))
 
     def own_state(self) -> Any:
         """Return the gathered elements, and the number of elements seen."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ...base import nest
@@ -23,6 +24,16 @@ from ..control.loops import while_loop
 from ..control.scopes import control_dependencies
 from ..state.tensor_array import TensorArray
 from ..tracing.leaves import is_literal
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOptions:
+    """Arguments of a higher-order function for its loop, as those of `while_loop`."""
+
+    parallel_iterations: int | str
+    back_prop: bool
+    swap_memory: bool
+    checkpoint_every: int | None
 
 
 class Elements:
@@ -68,20 +79,17 @@ class Elements:
         step: Callable[..., Any],
         start: int,
         rest: tuple[Any, ...],
-        parallel_iterations: int | str,
-        back_prop: bool,
-        swap: bool,
-        checkpoint_every: int | None,
+        options: LoopOptions,
     ) -> Any:
         """Run `step` for every element, beginning with number `start`."""
         return while_loop(
             lambda k, *_: k < self.count,
             step,
             (start, *rest),
-            parallel_iterations=parallel_iterations,
-            back_prop=back_prop,
-            swap_memory=swap,
-            checkpoint_every=checkpoint_every,
+            parallel_iterations=options.parallel_iterations,
+            back_prop=options.back_prop,
+            swap_memory=options.swap_memory,
+            checkpoint_every=options.checkpoint_every,
         )
 
 

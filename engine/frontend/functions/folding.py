@@ -16,27 +16,19 @@ from ...ops.support.common import shape_of
 from ..state.tensor_array import TensorArray
 from ..tracing.function_scope import Attempts
 from ..tracing.leaves import Retyped, dtype_to_begin_with, is_weak_leaf, to_tensor
-from .elements import Elements
+from .elements import Elements, LoopOptions
 
 Function = Callable[..., Any]
 
 
-def fold_elements(
-    fn: Function,
-    source: Elements,
-    initializer: Any,
-    parallel: int | str,
-    back_prop: bool,
-    swap: bool,
-    checkpoint_every: int | None,
-) -> Any:
+def fold_elements(fn: Function, source: Elements, initializer: Any, options: LoopOptions) -> Any:
     """Return the accumulated value after `fn` has consumed all elements of `source`."""
     start, first = source.start(initializer)
 
     def fold_next(k: Tensor, total: Any) -> Any:
         return k + 1, combine_element(fn, source, total, k)
 
-    return source.loop(fold_next, start, (first,), parallel, back_prop, swap, checkpoint_every)[1]
+    return source.loop(fold_next, start, (first,), options)[1]
 
 
 def combine_element(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
@@ -84,7 +76,7 @@ def check_mapped_results(results: Any, kinds: Any) -> list[Tensor]:
     return [tensor for _, tensor in tensors]
 
 
-def build_scan(fn: Function, source: Elements, initializer: Any, infer_shape: bool, options: tuple[Any, ...]) -> Any:
+def build_scan(fn: Function, source: Elements, initializer: Any, infer_shape: bool, options: LoopOptions) -> Any:
     """Build the loop of a scan, repeatedly while literals of the initializer must begin in another dtype."""
     start, first = source.start(initializer)
     attempts = Attempts()
@@ -97,9 +89,7 @@ def build_scan(fn: Function, source: Elements, initializer: Any, infer_shape: bo
             first = _change_dtypes(first, found.dtypes)
 
 
-def _build_scan(
-    fn: Function, source: Elements, start: int, first: Any, infer_shape: bool, options: tuple[Any, ...]
-) -> Any:
+def _build_scan(fn: Function, source: Elements, start: int, first: Any, infer_shape: bool, options: LoopOptions) -> Any:
     """Build the loop of a scan; raise Retyped if literals in `first` must begin in another dtype, with other arrays."""
     typed = [convert_to_tensor(leaf) for leaf in nest.flatten(first)]
     # The arrays' dtypes are fixed here, so that another dtype of a literal requires another scan.
@@ -121,7 +111,7 @@ def _build_scan(
             raise Retyped(retyped)
         return k + 1, combined, write_all(arrays, source.index_of(k), combined)
 
-    _, _, arrays = source.loop(scan_next, start, (first, arrays), *options)
+    _, _, arrays = source.loop(scan_next, start, (first, arrays), options)
     return nest.pack_as(first, [a.stack_or(shape_of(t)) for a, t in zip(arrays, typed, strict=True)])
 
 

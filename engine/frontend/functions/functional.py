@@ -11,9 +11,7 @@ from ...base.settings import WINDOW
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ...ir.typed import DTypeLike, FoldOptions, MapOptions, NamedFields, ScanOptions, TensorLike
-from ..control.scopes import name_scope
-from ..state.tensor_array import TensorArray
-from .elements import Elements
+from .elements import Elements, LoopOptions
 from .empty_results import shapes_of_none
 from .folding import build_scan, check_mapped_results, fold_elements
 
@@ -148,7 +146,8 @@ def map_fn(
             traced.extend(values)
             return k + 1, [a.write(k, v) for a, v in zip(arrays, values, strict=True)]
 
-        _, arrays = source.loop(map_next, 0, (arrays,), parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        options = LoopOptions(parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        _, arrays = source.loop(map_next, 0, (arrays,), options)
         shapes = shapes_of_none(traced, elements, source)
         return nest.pack_as(kinds, [a.stack_or(shape) for a, shape in zip(arrays, shapes, strict=True)])
 
@@ -261,7 +260,8 @@ def foldl(
     """
     with name_scope(name, "foldl"):
         source = Elements(elems, "foldl", from_first=initializer is None)
-        return fold_elements(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        options = LoopOptions(parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        return fold_elements(fn, source, initializer, options)
 
 
 @overload
@@ -370,7 +370,8 @@ def foldr(
     """
     with name_scope(name, "foldr"):
         source = Elements(elems, "foldr", reverse=True, from_first=initializer is None)
-        return fold_elements(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        options = LoopOptions(parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        return fold_elements(fn, source, initializer, options)
 
 
 @overload
@@ -488,5 +489,5 @@ def scan(
     """
     with name_scope(name, "scan"):
         source = Elements(elems, "scan", reverse, from_first=initializer is None)
-        options = (parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        options = LoopOptions(parallel_iterations, back_prop, swap_memory, checkpoint_every)
         return build_scan(fn, source, initializer, infer_shape, options)

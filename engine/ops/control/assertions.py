@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -18,18 +19,37 @@ from .effects import Assert
 Data = Sequence[Any] | None
 
 
-def require_condition(
-    condition: Tensor,
-    words: str,
-    shown: Sequence[Tensor],
-    message: str,
-    name: str | None,
-    data: Data,
-    summarize: int | None,
-) -> Operation:
-    """Return the Assert of a condition; the error shows `data`, or the compared tensors."""
-    text = f"{message + ': ' if message else ''}{words} does not hold everywhere"
-    return Assert(condition, shown if data is None else data, 3 if summarize is None else summarize, text, name)
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """Arguments common to all assertions: the name of the operation, and the contents of its error.
+
+    Attributes
+    ----------
+    message : str
+        First words of the error.
+    name : str or None
+        Name of the operation.
+    data : list of Tensor, or None
+        Tensors shown in the error instead of the compared tensors.
+    summarize : int or None
+        Elements shown of each tensor; 3 when None.
+    """
+
+    message: str
+    name: str | None
+    data: Data
+    summarize: int | None
+
+    @property
+    def prefix(self) -> str:
+        """The message with a colon, or nothing."""
+        return f"{self.message}: " if self.message else ""
+
+    def require(self, condition: Tensor, words: str, shown: Sequence[Tensor]) -> Operation:
+        """Return the Assert of a condition, `words` in the error; `shown` are the compared tensors."""
+        most = 3 if self.summarize is None else self.summarize
+        text = f"{self.prefix}{words} does not hold everywhere"
+        return Assert(condition, shown if self.data is None else self.data, most, text, self.name)
 
 
 def _typed_operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -41,21 +61,17 @@ def _typed_operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     return first, convert_to_tensor(y, first.dtype) if second is None else second
 
 
-def _assert_comparison(
-    type: str, words: str, x: Any, y: Any, message: str, name: str | None, data: Data, summarize: int | None
-) -> Operation:
+def _assert_comparison(type: str, words: str, x: Any, y: Any, assertion: Assertion) -> Operation:
     """Return the Assert of a comparison of two tensors."""
     x, y = _typed_operands(x, y)
-    return require_condition(apply(type, x, y), f"{x.name} {words} {y.name}", [x, y], message, name, data, summarize)
+    return assertion.require(apply(type, x, y), f"{x.name} {words} {y.name}", [x, y])
 
 
-def _compare_with_zero(
-    type: str, words: str, x: Any, message: str, name: str | None, data: Data, summarize: int | None
-) -> Operation:
+def _compare_with_zero(type: str, words: str, x: Any, assertion: Assertion) -> Operation:
     """Return the Assert of a comparison of a tensor with 0."""
     tensor = convert_to_tensor(x)
     condition = apply(type, tensor, scalar_like(0, tensor))
-    return require_condition(condition, f"{tensor.name} {words} 0", [tensor], message, name, data, summarize)
+    return assertion.require(condition, f"{tensor.name} {words} 0", [tensor])
 
 
 @public
@@ -98,7 +114,7 @@ def assert_equal(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _assert_comparison("Equal", "==", x, y, message, name, data, summarize)
+    return _assert_comparison("Equal", "==", x, y, Assertion(message, name, data, summarize))
 
 
 @public
@@ -134,7 +150,7 @@ def assert_none_equal(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _assert_comparison("NotEqual", "!=", x, y, message, name, data, summarize)
+    return _assert_comparison("NotEqual", "!=", x, y, Assertion(message, name, data, summarize))
 
 
 @public
@@ -170,7 +186,7 @@ def assert_less(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _assert_comparison("Less", "<", x, y, message, name, data, summarize)
+    return _assert_comparison("Less", "<", x, y, Assertion(message, name, data, summarize))
 
 
 @public
@@ -206,7 +222,7 @@ def assert_less_equal(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _assert_comparison("LessEqual", "<=", x, y, message, name, data, summarize)
+    return _assert_comparison("LessEqual", "<=", x, y, Assertion(message, name, data, summarize))
 
 
 @public
@@ -242,7 +258,7 @@ def assert_greater(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _assert_comparison("Greater", ">", x, y, message, name, data, summarize)
+    return _assert_comparison("Greater", ">", x, y, Assertion(message, name, data, summarize))
 
 
 @public
@@ -278,7 +294,7 @@ def assert_greater_equal(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _assert_comparison("GreaterEqual", ">=", x, y, message, name, data, summarize)
+    return _assert_comparison("GreaterEqual", ">=", x, y, Assertion(message, name, data, summarize))
 
 
 @public
@@ -313,7 +329,7 @@ def assert_positive(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _compare_with_zero("Greater", ">", x, message, name, data, summarize)
+    return _compare_with_zero("Greater", ">", x, Assertion(message, name, data, summarize))
 
 
 @public
@@ -348,7 +364,7 @@ def assert_negative(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _compare_with_zero("Less", "<", x, message, name, data, summarize)
+    return _compare_with_zero("Less", "<", x, Assertion(message, name, data, summarize))
 
 
 @public
@@ -383,7 +399,7 @@ def assert_non_negative(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _compare_with_zero("GreaterEqual", ">=", x, message, name, data, summarize)
+    return _compare_with_zero("GreaterEqual", ">=", x, Assertion(message, name, data, summarize))
 
 
 @public
@@ -418,7 +434,7 @@ def assert_non_positive(
         ...
     tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
-    return _compare_with_zero("LessEqual", "<=", x, message, name, data, summarize)
+    return _compare_with_zero("LessEqual", "<=", x, Assertion(message, name, data, summarize))
 
 
 @public
@@ -477,4 +493,4 @@ def assert_near(
     relative, absolute = (scalar_like(default, x) if each is None else each for each in (rtol, atol))
     allowed = convert_to_tensor(absolute, x.dtype) + apply("Abs", y) * relative
     condition = apply("LessEqual", apply("Abs", x - y), allowed)
-    return require_condition(condition, f"{x.name} is near {y.name}", [x, y], message, name, data, summarize)
+    return Assertion(message, name, data, summarize).require(condition, f"{x.name} is near {y.name}", [x, y])

@@ -19,7 +19,7 @@ from ..array.shapes import reshape
 from ..math.comparison import less, less_equal, logical_or
 from ..math.reductions import reduce_all
 from ..support.arguments import index_tensor
-from .assertions import Data, require_condition
+from .assertions import Assertion, Data
 from .placeholders import no_op
 
 
@@ -39,10 +39,7 @@ def _check_rank(
     words: str,
     holds: Callable[[int, int], bool],
     compare: str,
-    message: str,
-    name: str | None,
-    data: Data,
-    summarize: int | None,
+    assertion: Assertion,
 ) -> Operation:
     """Check the rank of a tensor against several ranks, of which one must compare; at once if all are known."""
     tensor, wanted = convert_to_tensor(x), [_rank_tensor(each) for each in ranks]
@@ -51,21 +48,21 @@ def _check_rank(
         numbers = [int(value) for value in known if value is not None]
         if not any(holds(tensor.rank, number) for number in numbers):
             raise ShapeError(
-                f"{message + ': ' if message else ''}a tensor has the wrong rank",
+                f"{assertion.prefix}a tensor has the wrong rank",
                 wanted=f"rank {words} {' or '.join(map(str, numbers))}",
                 got=tensor.shape,
                 operation=tensor.op,
                 source=user_source(),
                 hint="reshape, expand_dims and squeeze change the rank",
             )
-        return no_op(name)
+        return no_op(assertion.name)
     found = rank_of(tensor)
     condition = apply(compare, found, apply("Cast", wanted[0], dtype=found.dtype))
     for each in wanted[1:]:
         condition = logical_or(condition, apply(compare, found, apply("Cast", each, dtype=found.dtype)))
     shown = [found, *wanted]
     text = f"the rank of {tensor.name} {words} {' or '.join(each.name for each in wanted)}"
-    return require_condition(condition, text, shown, message, name, data, summarize)
+    return assertion.require(condition, text, shown)
 
 
 @public
@@ -107,7 +104,7 @@ def assert_rank(
         ...
     tagloom.base.errors.ShapeError: weights: a tensor has the wrong rank...
     """
-    return _check_rank(x, [rank], "is", int.__eq__, "Equal", message, name, data, summarize)
+    return _check_rank(x, [rank], "is", int.__eq__, "Equal", Assertion(message, name, data, summarize))
 
 
 @public
@@ -143,7 +140,7 @@ def assert_rank_at_least(
         ...
     tagloom.base.errors.ShapeError: a tensor has the wrong rank...
     """
-    return _check_rank(x, [rank], "is at least", int.__ge__, "GreaterEqual", message, name, data, summarize)
+    return _check_rank(x, [rank], "is at least", int.__ge__, "GreaterEqual", Assertion(message, name, data, summarize))
 
 
 @public
@@ -190,7 +187,7 @@ def assert_rank_in(
     wanted = list(ranks)
     if not wanted:
         raise GraphError("assert_rank_in needs a rank", wanted="at least one", got="none", hint="as ranks=[2, 3]")
-    return _check_rank(x, wanted, "is", int.__eq__, "Equal", message, name, data, summarize)
+    return _check_rank(x, wanted, "is", int.__eq__, "Equal", Assertion(message, name, data, summarize))
 
 
 @public

@@ -342,7 +342,7 @@ def random_normal(
     >>> bool((draw.sync() == draw.sync()).all())
     False
     """
-    return _apply_normal("RandomStandardNormal", shape, mean, stddev, dtype, seed, name)
+    return shift_and_scale(_draw_normal("RandomStandardNormal", shape, dtype, seed, name), mean, stddev)
 
 
 @public
@@ -373,16 +373,12 @@ def truncated_normal(
     >>> bool(abs(draw.sync()).max() <= 0.2)
     True
     """
-    return _apply_normal("TruncatedNormal", shape, mean, stddev, dtype, seed, name)
+    return shift_and_scale(_draw_normal("TruncatedNormal", shape, dtype, seed, name), mean, stddev)
 
 
-def _apply_normal(
-    type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None
-) -> Tensor:
+def _draw_normal(type: str, shape: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
     wanted = dtypes.as_dtype(dtype)
-    return shift_and_scale(
-        apply(type, shape_vector(shape), [], name=name, dtype=wanted, seed=seed_or_next(seed)), mean, stddev
-    )
+    return apply(type, shape_vector(shape), [], name=name, dtype=wanted, seed=seed_or_next(seed))
 
 
 def shift_and_scale(draw: Tensor, mean: Any, stddev: Any) -> Tensor:

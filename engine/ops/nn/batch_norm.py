@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from ...base.errors import GraphError, ShapeError
@@ -272,15 +273,15 @@ def fused_batch_norm(
         each if each is None else _checked_channels(x, each, is_first) for each in (scale, offset, mean, variance)
     )
     # Moments are computed in the dtype of the scale: float32 for images in float16.
-    wide = cast(x, scale.dtype)
+    wide, affine = cast(x, scale.dtype), _Affine(scale, offset, epsilon, is_first)
     if not is_training:
         center, whole = stop_gradient(mean), stop_gradient(variance)
-        return _normalize_with(x, wide, center, whole, scale, offset, epsilon, is_first, name), center, whole
+        return affine.normalize(x, wide, center, whole, name), center, whole
     along = _all_but_channels(x, is_first)
     center = reduce_mean(wide, along)
     # In a second pass, because the mean of squares minus the squared mean cancels for large means.
     spread = reduce_mean(squared_difference(wide, along_channels(center, x, is_first)), along)
-    y = _normalize_with(x, wide, center, spread, scale, offset, epsilon, is_first, name)
+    y = affine.normalize(x, wide, center, spread, name)
     count = _count_reduced(wide, along)
     # Bessel's correction; a single element is divided by 1, not by 0.
     whole = spread * (count / apply("Maximum", count - 1, 1))
@@ -320,19 +321,28 @@ def _all_but_channels(x: Tensor, is_first: bool) -> tuple[int, ...]:
     return tuple(i for i in range(x.rank) if i != channels)
 
 
-def _normalize_with(
-    x: Tensor,
-    wide: Tensor,
-    mean: Tensor,
-    variance: Tensor,
-    scale: Tensor,
-    offset: Tensor,
-    epsilon: float,
-    is_first: bool,
-    name: str | None,
-) -> Tensor:
-    """Normalize `wide`, in the dtype of the moments; return the result in the dtype of `x`."""
-    factor = along_channels(rsqrt(variance + float(epsilon)) * scale, x, is_first)
-    # Centered first: a product of x and the factor, less that of the mean, would cancel for large means.
-    centred = wide - along_channels(mean, x, is_first)
-    return as_before(apply("Add", centred * factor, along_channels(offset, x, is_first)), x.dtype, name)
+@dataclass(frozen=True, slots=True)
+class _Affine:
+    """A scale and an offset of normalized values, vectors over the channels.
+
+    Attributes
+    ----------
+    scale, offset : Tensor
+    epsilon : float
+        Added to the variance.
+    is_first : bool
+        True if the channels are the second dimension.
+    """
+
+    scale: Tensor
+    offset: Tensor
+    epsilon: float
+    is_first: bool
+
+    def normalize(self, x: Tensor, wide: Tensor, mean: Tensor, variance: Tensor, name: str | None) -> Tensor:
+        """Normalize `wide`, in the dtype of the moments; return the result in the dtype of `x`."""
+        factor = along_channels(rsqrt(variance + float(self.epsilon)) * self.scale, x, self.is_first)
+        # Centered first: a product of x and the factor, less that of the mean, would cancel for large means.
+        centred = wide - along_channels(mean, x, self.is_first)
+        shifted = apply("Add", centred * factor, along_channels(self.offset, x, self.is_first))
+        return as_before(shifted, x.dtype, name)

@@ -9,25 +9,18 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.window_texts import fill_docstring, of_convolution
-from ..support.windows import channels_first_again, channels_last, is_channels_first
+from ..support.windows import Sliding, channels_first_again, channels_last
 from . import convolution_operations  # noqa: F401  it declares the operations
-from .convolution_shapes import sliding_attrs
 
 
-def apply_convolution(
-    rank: int, images: Any, filters: Any, strides: Any, padding: Any, data_format: Any, dilations: Any, name: str | None
-) -> Tensor:
-    """Convolve `images` with `filters` over `rank` spatial dimensions.
-
-    The arguments `strides`, `padding`, `data_format` and `dilations` are as in the public function of this rank.
-    """
-    first = is_channels_first(data_format, rank)
-    attrs = sliding_attrs(rank, strides, padding, dilations, first)
+def apply_convolution(images: Any, filters: Any, sliding: Sliding, name: str | None) -> Tensor:
+    """Convolve `images` with `filters`; `sliding` places the windows."""
+    first, attrs = sliding.is_channels_first, sliding.convolution_attrs()
     images = convert_to_tensor(images)
-    last = channels_last(images, rank, first)
+    last = channels_last(images, sliding.rank, first)
     # The last operation gets the name: the transposition, where channels are first.
     result = apply("Conv", last, convert_to_tensor(filters, images.dtype), name=None if first else name, **attrs)
-    return channels_first_again(result, rank, name) if first else result
+    return channels_first_again(result, sliding.rank, name) if first else result
 
 
 @public
@@ -75,7 +68,7 @@ def conv2d(
            [ 1.,  1., -5.],
            [ 1.,  1., -8.]])
     """
-    return apply_convolution(2, input, filter, strides, padding, data_format, dilations, name)
+    return apply_convolution(input, filter, Sliding(2, strides, padding, dilations, data_format), name)
 
 
 @public
@@ -116,7 +109,7 @@ def conv1d(
     array([[[3.],
             [6.]]], dtype=float32)
     """
-    return apply_convolution(1, value, filters, stride, padding, data_format, dilations, name)
+    return apply_convolution(value, filters, Sliding(1, stride, padding, dilations, data_format), name)
 
 
 @public
@@ -156,7 +149,7 @@ def conv3d(
     >>> tg.function(lambda: tg.conv3d(tg.ones([1, 3, 3, 3, 1]), tg.ones([2, 2, 2, 1, 1]), strides=2)).sync().ravel()
     array([8.], dtype=float32)
     """
-    return apply_convolution(3, input, filter, strides, padding, data_format, dilations, name)
+    return apply_convolution(input, filter, Sliding(3, strides, padding, dilations, data_format), name)
 
 
 @public
@@ -205,7 +198,8 @@ def convolution(
             got=filter.shape,
             hint="set its shape, or take conv1d, conv2d or conv3d",
         )
-    return apply_convolution(filter.rank - 2, input, filter, strides, padding, data_format, dilation_rate, name)
+    sliding = Sliding(filter.rank - 2, strides, padding, dilation_rate, data_format)
+    return apply_convolution(input, filter, sliding, name)
 
 
 @public
@@ -235,4 +229,4 @@ def atrous_conv2d(value: Any, filters: Any, rate: Any, padding: Any, name: str |
     >>> tg.function(lambda: tg.atrous_conv2d(tg.ones([1, 5, 5, 1]), tg.ones([3, 3, 1, 1]), 2, "VALID")).sync().ravel()
     array([9.], dtype=float32)
     """
-    return apply_convolution(2, value, filters, 1, padding, "NHWC", rate, name)
+    return apply_convolution(value, filters, Sliding(2, 1, padding, rate, "NHWC"), name)

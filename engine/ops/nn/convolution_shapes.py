@@ -9,16 +9,7 @@ from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
-from ..support.windows import check_windows, padding_of, spatial_numbers, windows_shape
-
-
-def sliding_attrs(rank: int, strides: Any, padding: Any, dilations: Any, channels_first: bool) -> dict[str, Any]:
-    """Return the attributes of a convolution from the arguments of its public function."""
-    return {
-        "strides": spatial_numbers(1 if strides is None else strides, rank, "strides", channels_first),
-        "padding": padding_of(padding, rank, channels_first),
-        "dilations": spatial_numbers(1 if dilations is None else dilations, rank, "dilations", channels_first),
-    }
+from ..support.windows import check_windows, windows_shape
 
 
 def windows_over(filters: Sequence[Any], attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,16 +9,13 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
 from ..support.window_texts import fill_docstring, of_transposed
-from ..support.windows import channels_first_again, channels_last, is_channels_first
+from ..support.windows import Sliding, channels_first_again, channels_last
 from . import convolution_operations  # noqa: F401  it declares the operations
-from .convolution_shapes import sliding_attrs
 
 
-def _apply_transposed(
-    rank: int, g: Any, filters: Any, shape: Any, strides: Any, padding: Any, first: bool, dilations: Any, name: Any
-) -> Tensor:
+def _apply_transposed(g: Any, filters: Any, shape: Any, sliding: Sliding, name: str | None) -> Tensor:
     """Apply a transposed convolution to `g`; the arguments are in the order of the data format."""
-    attrs = sliding_attrs(rank, strides, padding, dilations, first)
+    rank, first, attrs = sliding.rank, sliding.is_channels_first, sliding.convolution_attrs()
     g, sizes = convert_to_tensor(g), index_tensor(shape)
     if first:
         # The shape moves its channels to the end, like the images.
@@ -72,8 +69,7 @@ def conv2d_transpose(
     >>> larger.sync().ravel()
     array([1., 1., 1., 1.], dtype=float32)
     """
-    first = is_channels_first(data_format, 2)
-    return _apply_transposed(2, value, filter, output_shape, strides, padding, first, dilations, name)
+    return _apply_transposed(value, filter, output_shape, Sliding(2, strides, padding, dilations, data_format), name)
 
 
 @public
@@ -116,8 +112,7 @@ def conv1d_transpose(
     >>> tg.function(lambda: tg.conv1d_transpose([[[1.0], [2.0]]], [[[1.0]], [[3.0]]], [1, 4, 1], 2)).sync().ravel()
     array([1., 3., 2., 6.], dtype=float32)
     """
-    first = is_channels_first(data_format, 1)
-    return _apply_transposed(1, input, filters, output_shape, strides, padding, first, dilations, name)
+    return _apply_transposed(input, filters, output_shape, Sliding(1, strides, padding, dilations, data_format), name)
 
 
 @public
@@ -161,8 +156,7 @@ def conv3d_transpose(
     >>> tg.function(lambda: tg.conv3d_transpose(point, tg.ones([1, 1, 2, 1, 1]), [1, 1, 1, 2, 1], 2)).sync().ravel()
     array([3., 3.], dtype=float32)
     """
-    first = is_channels_first(data_format, 3)
-    return _apply_transposed(3, value, filter, output_shape, strides, padding, first, dilations, name)
+    return _apply_transposed(value, filter, output_shape, Sliding(3, strides, padding, dilations, data_format), name)
 
 
 @public
@@ -208,8 +202,8 @@ def conv2d_backprop_input(
     >>> g.sync().ravel()
     array([1., 2., 1.], dtype=float32)
     """
-    first = is_channels_first(data_format, 2)
-    return _apply_transposed(2, out_backprop, filter, input_sizes, strides, padding, first, dilations, name)
+    sliding = Sliding(2, strides, padding, dilations, data_format)
+    return _apply_transposed(out_backprop, filter, input_sizes, sliding, name)
 
 
 @public
@@ -255,9 +249,8 @@ def conv2d_backprop_filter(
     >>> tg.function(lambda: tg.conv2d_backprop_filter(x, [2, 1, 1, 1], g)).sync().ravel()
     array([3., 6.], dtype=float32)
     """
-    first = is_channels_first(data_format, 2)
-    images = convert_to_tensor(input)
+    sliding = Sliding(2, strides, padding, dilations, data_format)
+    images, first = convert_to_tensor(input), sliding.is_channels_first
     last, g = (channels_last(convert_to_tensor(t, images.dtype), 2, first) for t in (images, out_backprop))
     # The result is not transposed: filters have the same order in all data formats.
-    attrs = sliding_attrs(2, strides, padding, dilations, first)
-    return apply("ConvFilterGrad", last, index_tensor(filter_sizes), g, name=name, **attrs)
+    return apply("ConvFilterGrad", last, index_tensor(filter_sizes), g, name=name, **sliding.convolution_attrs())

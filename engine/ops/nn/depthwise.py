@@ -12,7 +12,7 @@ from ...ir.tensor import Tensor
 from ..array.bits import ensure_shape
 from ..array.shapes import reshape
 from ..support.window_texts import fill_docstring, of_convolution
-from ..support.windows import is_channels_first
+from ..support.windows import Sliding, is_channels_first
 from .convolution import apply_convolution
 
 
@@ -77,7 +77,7 @@ def depthwise_conv2d(
     flat = reshape(filter, [*window, 1, known[2] * known[3]])
     images = _with_channels(images, known[2], is_channels_first(data_format, 2))
     dilations = _one_of(rate, dilations)
-    return apply_convolution(2, images, flat, strides, padding, data_format, dilations, name)
+    return apply_convolution(images, flat, Sliding(2, strides, padding, dilations, data_format), name)
 
 
 def _one_of(rate: Any, dilations: Any) -> Any:
@@ -164,4 +164,4 @@ def separable_conv2d(
             hint="a pointwise filter has the shape [1, 1, channels * multiplier, output channels]",
         )
     deep = depthwise_conv2d(images, each, strides, padding, rate, None, data_format, dilations)
-    return apply_convolution(2, deep, pointwise_filter, 1, "VALID", data_format, 1, name)
+    return apply_convolution(deep, pointwise_filter, Sliding(2, 1, "VALID", 1, data_format), name)

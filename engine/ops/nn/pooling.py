@@ -11,16 +11,12 @@ from ...ir.tensor import Tensor
 from ..support.arguments import index_dtype, static_ints
 from ..support.common import shape_of
 from ..support.window_texts import fill_docstring, of_pooling
-from ..support.windows import is_channels_first, window_attrs
+from ..support.windows import Sliding, is_channels_first, window_attrs
 from . import pooling_kernels, window_maxima  # noqa: F401  they declare the operations
 
 
-def _apply_pool(
-    type: str, value: Any, window: Any, strides: Any, padding: Any, data_format: str | None, rank: int, name: str | None
-) -> Tensor:
-    """Pool windows without gaps over `rank` dimensions."""
-    attrs = window_attrs(window, strides, 1, padding, rank, is_channels_first(data_format, rank))
-    return apply(type, convert_to_tensor(value), name=name, **attrs)
+def _apply_pool(type: str, value: Any, window: Any, sliding: Sliding, name: str | None) -> Tensor:
+    return apply(type, convert_to_tensor(value), name=name, **sliding.window_attrs(window))
 
 
 @public
@@ -57,7 +53,7 @@ def max_pool(
     >>> tg.function(lambda: tg.max_pool(image, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")).sync().ravel()
     array([5., 9.], dtype=float32)
     """
-    return _apply_pool("MaxPool", value, ksize, strides, padding, data_format, 2, name)
+    return _apply_pool("MaxPool", value, ksize, Sliding(2, strides, padding, 1, data_format), name)
 
 
 @public
@@ -90,7 +86,7 @@ def avg_pool(
     >>> tg.function(lambda: tg.avg_pool(image, 2, 2, "SAME")).sync().ravel()
     array([2.5, 6.5], dtype=float32)
     """
-    return _apply_pool("AvgPool", value, ksize, strides, padding, data_format, 2, name)
+    return _apply_pool("AvgPool", value, ksize, Sliding(2, strides, padding, 1, data_format), name)
 
 
 @public
@@ -122,7 +118,7 @@ def max_pool1d(
     >>> tg.function(lambda: tg.max_pool1d([[[1], [5], [2], [4]]], 2, 2, "VALID")).sync().ravel()
     array([5, 4], dtype=int32)
     """
-    return _apply_pool("MaxPool", input, ksize, strides, padding, data_format, 1, name)
+    return _apply_pool("MaxPool", input, ksize, Sliding(1, strides, padding, 1, data_format), name)
 
 
 @public
@@ -154,7 +150,7 @@ def avg_pool1d(
     >>> tg.function(lambda: tg.avg_pool1d([[[1.0], [5.0], [2.0]]], 2, 2, "SAME")).sync().ravel()
     array([3., 2.], dtype=float32)
     """
-    return _apply_pool("AvgPool", input, ksize, strides, padding, data_format, 1, name)
+    return _apply_pool("AvgPool", input, ksize, Sliding(1, strides, padding, 1, data_format), name)
 
 
 @public
@@ -187,7 +183,7 @@ def max_pool3d(
     >>> tg.function(lambda: tg.max_pool3d(volume, [1, 2, 2], 1, "VALID")).sync().ravel()
     array([3, 7], dtype=int32)
     """
-    return _apply_pool("MaxPool", input, ksize, strides, padding, data_format, 3, name)
+    return _apply_pool("MaxPool", input, ksize, Sliding(3, strides, padding, 1, data_format), name)
 
 
 @public
@@ -220,7 +216,7 @@ def avg_pool3d(
     >>> tg.function(lambda: tg.avg_pool3d(volume, 2, 2, "VALID")).sync().ravel()
     array([3.5], dtype=float32)
     """
-    return _apply_pool("AvgPool", input, ksize, strides, padding, data_format, 3, name)
+    return _apply_pool("AvgPool", input, ksize, Sliding(3, strides, padding, 1, data_format), name)
 
 
 @public
@@ -267,7 +263,7 @@ def max_pool_with_argmax(
     >>> largest.ravel().tolist(), places.ravel().tolist()
     ([5.0, 9.0], [4, 5])
     """
-    attrs = window_attrs(ksize, strides, 1, padding, 2, is_channels_first(data_format, 2))
+    attrs = Sliding(2, strides, padding, 1, data_format).window_attrs(ksize)
     x, wanted = convert_to_tensor(input), index_dtype(output_dtype, "output_dtype")
     largest = apply("MaxPool", x, name=name, **attrs)
     found = apply("MaxPoolPlace", x, **attrs)

@@ -16,7 +16,7 @@ from ...kernels.memory.contexts import outside
 from ...kernels.queues.queue_base import Taken
 from ..support.common import infer_nothing
 from ..support.context import KernelContext
-from ..support.shared import SharedResource, get_shared
+from ..support.shared import SharedKind, SharedResource
 from .figures import IteratorStatistics
 from .taking import kernel_outputs
 
@@ -173,10 +173,11 @@ class ComingElement(AsyncResult):
         return ComingElement(both.source, both.convert, both.give_up, both.in_order)
 
 
+_ITERATORS = SharedKind(CONTAINER, IteratorStorage, "Dataset")
+
+
 def _handle(xp: Any, context: KernelContext, *, shared_name: str, dataset: Sources) -> IteratorStorage:
-    return get_shared(
-        context.step.resources, CONTAINER, shared_name, dataset, IteratorStorage, "Dataset", context.operation
-    )
+    return _ITERATORS.get(context.step.resources, shared_name, dataset, context.operation)
 
 
 def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, *, only_fetched: bool, **_: Any) -> Any:

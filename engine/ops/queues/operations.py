@@ -23,7 +23,7 @@ from ...kernels.queues import queue_kernels as _queue_kernels  # noqa: F401  reg
 from ...kernels.queues.queue_base import kept
 from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext, LongCall, Resources
-from ..support.shared import get_shared
+from ..support.shared import SharedKind
 from .elements import ElementSpec, are_copied
 from .orders import MANY
 from .queue_spec import QueueSpec
@@ -33,6 +33,7 @@ from .taking import kernel_outputs
 _PACKAGE = __name__.partition(".")[0]
 CONTAINER = "queues"
 AGREE = "kind, capacity, dtypes and shapes"
+_QUEUES = SharedKind(CONTAINER, QueueStorage, AGREE)
 
 _REASON = NotDifferentiable("a queue moves values outside the graph's edges")
 _WAITS = Effect.READS | Effect.WRITES | Effect.WAITS
@@ -43,9 +44,8 @@ def storage_of(resources: Resources, shared_name: str, spec: QueueSpec, who: str
     if spec.stages:
         # A saved graph may have a staging area though nobody has asked for `compat.tf1` yet, which is a higher layer.
         staging = importlib.import_module(f"{_PACKAGE}.compat.tf1.staging.storage")
-        storage: type[QueueStorage] = staging.StagingStorage
-        return get_shared(resources, "staging areas", shared_name, spec, storage, AGREE, who)
-    return get_shared(resources, CONTAINER, shared_name, spec, QueueStorage, AGREE, who)
+        return SharedKind("staging areas", staging.StagingStorage, AGREE).get(resources, shared_name, spec, who)
+    return _QUEUES.get(resources, shared_name, spec, who)
 
 
 def queue_spec(*, dtypes_: Sequence[DType], shapes: Sequence[Shape], **about: Any) -> QueueSpec:

@@ -6,6 +6,7 @@ import csv
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,24 +87,33 @@ def _expected_counts(probability: Tensor, tries: Tensor, num_sampled: int, uniqu
     return apply("Cast", plain, dtype=dtypes.float32)
 
 
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A distribution of classes.
+
+    Attributes
+    ----------
+    name : {'uniform', 'log_uniform', 'weights'}
+        Attribute of the operation that draws.
+    probability : callable
+        ``probability(classes)`` returns the probabilities of a tensor of classes, in float64.
+    weights : floating vector
+        Weights of all classes for "weights"; otherwise empty.
+    """
+
+    name: str
+    probability: Callable[[Tensor], Tensor]
+    weights: Any = field(default_factory=lambda: np.zeros(0))
+
+
 def build_sampler(
-    distribution: str,
-    weights: Any,
-    probability: Callable[[Tensor], Tensor],
-    true_classes: Any,
-    sizes: tuple[int, int, bool, int],
-    seed: int | None,
-    name: str | None,
+    distribution: Distribution, true_classes: Any, sizes: tuple[int, int, bool, int], seed: int | None, name: str | None
 ) -> Candidates:
     """Build a candidate sampler.
 
     Parameters
     ----------
-    distribution : {'uniform', 'log_uniform', 'weights'}
-    weights : floating vector
-        Weights of all classes if `distribution` is "weights"; otherwise empty.
-    probability : callable
-        ``probability(classes)`` returns the probabilities of a tensor of classes, in float64.
+    distribution : Distribution
     true_classes : integer Tensor of shape [batch, num_true]
     sizes : tuple
         ``num_true, num_sampled, unique, range_max``, as the samplers take them.
@@ -124,20 +134,17 @@ def build_sampler(
     _check_enough_classes(count, unique, classes)
     sampled, tries = apply(
         "RandomCandidates",
-        weights,
+        distribution.weights,
         [],
         name=name,
-        distribution=distribution,
+        distribution=distribution.name,
         range_max=classes,
         num_sampled=count,
         unique=bool(unique),
         seed=seed_or_next(seed),
     )
-    expected = [_expected_counts(probability(c), tries, count, unique) for c in (true, sampled)]
+    expected = [_expected_counts(distribution.probability(c), tries, count, unique) for c in (true, sampled)]
     return Candidates(sampled, *expected)
-
-
-_NO_WEIGHTS = np.zeros(0)
 
 
 @public
@@ -191,7 +198,7 @@ def uniform_candidate_sampler(
         return apply("Fill", shape_of(classes), np.float64(probability))
 
     sizes = (num_true, num_sampled, unique, range_max)
-    return build_sampler("uniform", _NO_WEIGHTS, same_probability, true_classes, sizes, seed, name)
+    return build_sampler(Distribution("uniform", same_probability), true_classes, sizes, seed, name)
 
 
 @public
@@ -237,7 +244,7 @@ def log_uniform_candidate_sampler(
         return log1p(1 / rank) / math.log1p(range_max)
 
     sizes = (num_true, num_sampled, unique, range_max)
-    return build_sampler("log_uniform", _NO_WEIGHTS, zipfian_probability, true_classes, sizes, seed, name)
+    return build_sampler(Distribution("log_uniform", zipfian_probability), true_classes, sizes, seed, name)
 
 
 def by_weights(
@@ -249,9 +256,8 @@ def by_weights(
     """
     wide = apply("Cast", weights, dtype=dtypes.float64)
     probabilities = wide / apply("Sum", wide)
-    return build_sampler(
-        "weights", wide, lambda classes: gather(probabilities, classes), true_classes, sizes, seed, name
-    )
+    distribution = Distribution("weights", lambda classes: gather(probabilities, classes), wide)
+    return build_sampler(distribution, true_classes, sizes, seed, name)
 
 
 def _unigram_weights(vocab_file: str, unigrams: Sequence[float]) -> list[float]:

@@ -293,7 +293,7 @@ def stateless_random_normal(
     >>> round(float(draw.sync().mean()), 1), bool((draw.sync() == draw.sync()).all())
     (5.0, True)
     """
-    return _apply_stateless_normal("StatelessNormal", shape, seed, mean, stddev, dtype, name)
+    return shift_and_scale(_draw_normal("StatelessNormal", shape, seed, dtype, name), mean, stddev)
 
 
 @public
@@ -320,16 +320,11 @@ def stateless_truncated_normal(
     >>> bool(abs(tg.function(lambda: tg.stateless_truncated_normal([10000], [7, 1])).sync()).max() <= 2)
     True
     """
-    return _apply_stateless_normal("StatelessTruncatedNormal", shape, seed, mean, stddev, dtype, name)
+    return shift_and_scale(_draw_normal("StatelessTruncatedNormal", shape, seed, dtype, name), mean, stddev)
 
 
-def _apply_stateless_normal(
-    type: str, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any, name: str | None
-) -> Tensor:
-    draw: Tensor = apply(
-        type, shape_vector(shape), key_tensor(seed), name=name, dtype=checked_floating(dtype, "normal")
-    )
-    return shift_and_scale(draw, mean, stddev)
+def _draw_normal(type: str, shape: Any, seed: Any, dtype: Any, name: str | None) -> Tensor:
+    return apply(type, shape_vector(shape), key_tensor(seed), name=name, dtype=checked_floating(dtype, "normal"))
 
 
 @public

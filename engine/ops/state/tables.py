@@ -26,7 +26,7 @@ from ...kernels.core.async_result import AsyncResult
 from ...kernels.memory.contexts import outside
 from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext, until_ended
-from ..support.shared import SharedResource, get_shared
+from ..support.shared import SharedKind, SharedResource
 
 Array = np.ndarray[Any, Any]
 CONTAINER = "tables"
@@ -259,17 +259,12 @@ async def _act_later(context: KernelContext, table: TableStorage, size: int, fun
         return call.result()
 
 
+_TABLES = SharedKind(CONTAINER, TableStorage, "dtypes, default and content")
+
+
 def _table_handle(xp: Any, context: KernelContext, *, shared_name: str, spec: TableSpec) -> TableStorage:
     """Return the session's table of a shared name; OpError if its description differs."""
-    return get_shared(
-        context.step.resources,
-        CONTAINER,
-        shared_name,
-        spec,
-        TableStorage,
-        "dtypes, default and content",
-        context.operation,
-    )
+    return _TABLES.get(context.step.resources, shared_name, spec, context.operation)
 
 
 def _adopt_array(context: KernelContext, array: Array) -> Array:

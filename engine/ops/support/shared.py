@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from ...base.errors import OpError
 from ...base.resources import Resource
@@ -27,38 +28,49 @@ class SharedResource(Resource):
 S = TypeVar("S", bound=SharedResource)
 
 
-def get_shared(
-    resources: Resources, container: str, name: str, spec: Any, make: Callable[[str, Any], S], agreeing: str, who: str
-) -> S:
-    """Return the session's resource of a name, made by ``make(name, spec)`` on first use.
+@dataclass(frozen=True, slots=True)
+class SharedKind(Generic[S]):
+    """A kind of state that operations share by name.
 
-    Parameters
+    Attributes
     ----------
-    resources : Resources
     container : str
         The kind of state, in the plural.
-    name : str
-        Shared name.
-    spec : object
-        Description of the resource.
     make : callable
+        ``make(name, spec)`` returns a new resource.
     agreeing : str
         Properties to agree on among users of a name, for the error.
-    who : str
-        Name of the requesting operation.
-
-    Raises
-    ------
-    OpError
-        If the existing resource has another `spec` (rule 130).
     """
-    found = resources.get_or_create(container, name, lambda name: make(name, spec))
-    if found.spec != spec:
-        raise OpError(
-            f"{container[:-1]} '{name}' is shared by what differs",
-            wanted=found.spec,
-            got=spec,
-            operation=who,
-            hint=f"give {container} of one shared_name the same {agreeing}",
-        )
-    return found
+
+    container: str
+    make: Callable[[str, Any], S]
+    agreeing: str
+
+    def get(self, resources: Resources, name: str, spec: Any, who: str) -> S:
+        """Return the session's resource of a name, made on first use.
+
+        Parameters
+        ----------
+        resources : Resources
+        name : str
+            Shared name.
+        spec : object
+            Description of the resource.
+        who : str
+            Name of the requesting operation.
+
+        Raises
+        ------
+        OpError
+            If the existing resource has another `spec` (rule 130).
+        """
+        found = resources.get_or_create(self.container, name, lambda name: self.make(name, spec))
+        if found.spec != spec:
+            raise OpError(
+                f"{self.container[:-1]} '{name}' is shared by what differs",
+                wanted=found.spec,
+                got=spec,
+                operation=who,
+                hint=f"give {self.container} of one shared_name the same {self.agreeing}",
+            )
+        return found

@@ -285,6 +285,49 @@ def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:
     return pairs
 
 
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """The arguments of a public function for the way its windows go over images.
+
+    Attributes
+    ----------
+    rank : int
+        Number of spatial dimensions.
+    strides, dilations : int or sequence of int
+        Distances of windows, and of the elements in a window.
+    padding : str or sequence of pairs
+    data_format : str or None
+        Order of the dimensions; with the channels last when None.
+    """
+
+    rank: int
+    strides: Any
+    padding: Any
+    dilations: Any
+    data_format: str | None
+
+    @property
+    def is_channels_first(self) -> bool:
+        """True if the channels are the second dimension; GraphError for an unknown format."""
+        return is_channels_first(self.data_format, self.rank)
+
+    def convolution_attrs(self) -> dict[str, Any]:
+        """Return the attributes of a convolution."""
+        first = self.is_channels_first
+        strides = 1 if self.strides is None else self.strides
+        dilations = 1 if self.dilations is None else self.dilations
+        return {
+            "strides": spatial_numbers(strides, self.rank, "strides", first),
+            "padding": padding_of(self.padding, self.rank, first),
+            "dilations": spatial_numbers(dilations, self.rank, "dilations", first),
+        }
+
+    def window_attrs(self, window: Any) -> dict[str, Any]:
+        """Return the attributes of an operation on windows of a size."""
+        first = self.is_channels_first
+        return window_attrs(window, self.strides, self.dilations, self.padding, self.rank, first)
+
+
 def window_attrs(
     window: Any, strides: Any, rates: Any, padding: Any, rank: int, channels_first: bool = False
 ) -> dict[str, Any]:

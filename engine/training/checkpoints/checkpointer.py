@@ -29,8 +29,8 @@ from ...ops.state.variables.operations import CONTAINER
 from ...runtime.observe.statistics import CHECKPOINTS
 from ...runtime.session.session import Session
 from . import directory as files
-from .manifest import Contents, begin_of, checked_metrics, contents_of, open_checkpoint
-from .matching import Matching, OnMismatch, Rename, match_variables
+from .manifest import Arrays, Contents, begin_of, checked_metrics, contents_of, open_checkpoint
+from .matching import Matching, OnMismatch, Policy, Rename, match_variables
 from .notices import tell_of_mismatches, warn_of_other_numbers
 from .objects import load_objects, state_of
 from .others import open_saved
@@ -253,17 +253,8 @@ class Checkpointer:
             homes = dict(zip(values.get(CONTAINER, {}), devices[begin_of(values) :], strict=False))
             chosen = {name: each for name, each in values.get(CONTAINER, {}).items() if name in self._only}
             values, devices, state = {CONTAINER: chosen}, [homes[name] for name in chosen], None
-        return contents_of(
-            step,
-            metrics,
-            values,
-            devices,
-            state,
-            captured.along,
-            slices_of(session.graph),
-            aliases_of(session.graph),
-            _LIBRARY,
-        )
+        arrays = Arrays(values, devices, slices_of(session.graph), aliases_of(session.graph))
+        return contents_of(step, metrics, arrays, state, captured.along, _LIBRARY)
 
     def _write_checkpoint(self, contents: Contents, check: Check) -> Path:
         """Write a checkpoint, then remove checkpoints by the retention policy; runs in a thread."""
@@ -361,9 +352,8 @@ class Checkpointer:
         check_names(session.graph, self._only)
         try:
             # A function of the saved arrays: damaged checkpoints are skipped before the file to match is known.
-            wanted: Matching = lambda saved: match_variables(  # noqa: E731
-                session.graph, saved, self._only, rename, partial, cast, on_mismatch
-            )
+            policy = Policy(self._only, rename, partial, cast, on_mismatch)
+            wanted: Matching = lambda saved: match_variables(session.graph, saved, policy)  # noqa: E731
             if path is not None:
                 return await self._load_file(session, os.fspath(path), wanted, consistent)
             return await self._restore_newest(session, wanted, consistent)

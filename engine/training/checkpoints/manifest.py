@@ -74,15 +74,34 @@ class Contents:
         return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Captured state of a session, with the places of its arrays.
+
+    Attributes
+    ----------
+    values : mapping of str to mapping of str to object
+        Resources of a session, by container and name.
+    devices : list of str
+        Device of each leaf of `values`; each device has a file.
+    slices : mapping of str to Slice
+        Slices of the sharded variables, by name.
+    aliases : mapping of str to str
+        Names that variables would have in a graph without shards.
+    """
+
+    values: Mapping[str, Mapping[str, Any]]
+    devices: list[str]
+    slices: Mapping[str, Slice]
+    aliases: Mapping[str, str]
+
+
 def contents_of(
     step: int,
     metrics: Mapping[str, float],
-    values: Mapping[str, Mapping[str, Any]],
-    devices: list[str],
+    arrays: Arrays,
     random_state: tuple[int, int] | None,
     objects: Mapping[str, Any],
-    slices: Mapping[str, Slice],
-    aliases: Mapping[str, str],
     library: str,
 ) -> Contents:
     """Return the contents of a checkpoint.
@@ -91,17 +110,10 @@ def contents_of(
     ----------
     step : int
     metrics : mapping of str to float
-    values : mapping of str to mapping of str to object
-        Resources of a session, by container and name.
-    devices : list of str
-        Device of each leaf of `values`; each device has a file.
+    arrays : Arrays
     random_state : tuple of (int, int) or None
     objects : mapping of str to object
         States of objects.
-    slices : mapping of str to Slice
-        Slices of the sharded variables, by name.
-    aliases : mapping of str to str
-        Names that variables would have in a graph without shards.
     library : str
         Name and version of the writing library.
 
@@ -114,10 +126,10 @@ def contents_of(
     made.manifest.update(format=_FORMAT, version=_VERSION, library=library, created=time(), step=step)
     made.manifest["numpy"] = np.__version__  # the draws of its Generator depend on the version
     made.manifest.update(metrics=dict(metrics), random_state=random_state and list(random_state), tensors={})
-    # `devices` lists the leaves of `values` in the order in which the loop below meets them.
-    places = iter(devices)
+    # `arrays.devices` lists the leaves of `arrays.values` in the order in which the loop below meets them.
+    places = iter(arrays.devices)
     found: dict[str, Any] = {}
-    for container, resources in values.items():
+    for container, resources in arrays.values.items():
         found[container] = {
             name: _encode_resource(made, container, name, state, places) for name, state in resources.items()
         }
@@ -128,8 +140,8 @@ def contents_of(
         name: _encode_resource(made, "objects", name, state, own) for name, state in objects.items()
     }
     there = found.get(CONTAINER, {})
-    made.manifest["slices"] = {name: _slice_to_json(each) for name, each in slices.items() if name in there}
-    made.manifest["aliases"] = {name: each for name, each in aliases.items() if name in there}
+    made.manifest["slices"] = {name: _slice_to_json(each) for name, each in arrays.slices.items() if name in there}
+    made.manifest["aliases"] = {name: each for name, each in arrays.aliases.items() if name in there}
     return made
 
 

@@ -101,21 +101,12 @@ class _Cast(UnreadArray):
             return self._source.copy().astype(self.dtype)
 
 
-def match_variables(
-    graph: Graph,
-    saved: Saved,
-    only: Collection[str] | None = None,
-    rename: Rename = None,
-    partial: bool = False,
-    cast: bool = False,
-    on_mismatch: OnMismatch = None,
-) -> Matched:
-    """Choose a saved array for each variable of a graph.
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Choices of a restoration.
 
-    Parameters
+    Attributes
     ----------
-    graph : Graph
-    saved : Saved
     only : collection of str, optional
         Names of the variables to restore; all by default.
     rename : mapping or callable, optional
@@ -128,6 +119,17 @@ def match_variables(
     on_mismatch : {'error', 'skip'} or collection of str, optional
         Variables that keep their values, with their slots, if a saved array has another shape, or a dtype that cannot
         be cast: none, all, or the variables of some names and prefixes. By default all if `partial`, else none.
+    """
+
+    only: Collection[str] | None = None
+    rename: Rename = None
+    partial: bool = False
+    cast: bool = False
+    on_mismatch: OnMismatch = None
+
+
+def match_variables(graph: Graph, saved: Saved, policy: Policy) -> Matched:
+    """Choose a saved array for each variable of a graph.
 
     Raises
     ------
@@ -136,7 +138,7 @@ def match_variables(
     GraphError
         If `on_mismatch` is another string, or `rename` renames an unknown array.
     """
-    mismatching = _Mismatching(on_mismatch, partial)
+    mismatching, rename = _Mismatching(policy.on_mismatch, policy.partial), policy.rename
     _check_renamed(saved, rename)
     names = {old: new for old in saved.variables if (new := _apply_rename(old, rename)) is not None}
     arrays = _by_new_name(saved, names)
@@ -145,12 +147,12 @@ def match_variables(
     own, called = slices_of(graph), aliases_of(graph)
     finder = _Finder(arrays, slices, aliases)
     found = Matched()
-    for variable in _variables_of(graph, only):
+    for variable in _variables_of(graph, policy.only):
         piece = own.get(variable.name)
         array = finder.find(variable.name, piece, called.get(variable.name))
         try:
             if array is not None:
-                found.values[variable.name] = _require_fitting(saved.path, variable, array, cast, found.cast)
+                found.values[variable.name] = _require_fitting(saved.path, variable, array, policy.cast, found.cast)
             else:
                 whole = finder.whole_of_other_size(variable, piece)
                 _note_missing(found, variable, whole if mismatching.may_keep_value(variable.name) else None)
@@ -158,9 +160,9 @@ def match_variables(
             _note_mismatch(found, variable, unfitting.error, mismatching)
     # After all variables, because any of them may be a slot of a mismatched variable.
     _leave_out_slots(graph, found)
-    if only is None:
+    if policy.only is None:
         found.unused = sorted(saved.variables.keys() - {old for old, new in names.items() if new in finder.used})
-    if not partial:
+    if not policy.partial:
         _require_all(saved.path, found)
     return found
 

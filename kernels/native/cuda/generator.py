@@ -12,7 +12,7 @@ from ...cuda.launching import can_compile
 from ..generator import CodeGenerator, Dtypes
 
 if TYPE_CHECKING:
-    from ....base.settings import Settings
+    from ....base.settings import Switches
     from ...cuda.registry import Compiled
     from ..program import Computation
 
@@ -34,7 +34,7 @@ class _CudaC:
     def values_read(self, type: str) -> tuple[int, ...] | None:
         return ()
 
-    def has_kernel(self, computation: Computation, given: Dtypes, made: Dtypes, settings: Settings) -> bool:
+    def has_kernel(self, computation: Computation, given: Dtypes, made: Dtypes, switches: Switches) -> bool:
         from .emitting import can_emit  # only programs for a GPU load the writer of CUDA C
 
         return can_emit(computation, [*given, *made])

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ...cuda.launching import Function, Grid, find_function
+from ...cuda.launching import Grid, find_function
 from ...cuda.registry import register
 from ..program import NativeProgram
 from .inputs import count_trips, host_inputs, open_shelves, take_input
-from .run import Run
+from .run import Compiled, Run
 from .text import NAME
 from .values import NotWritten
 from .writer import write_kernel
-from .written import Given, Written
+from .written import Given
 
 _MOST_SIGNATURES = 8  # most kinds of inputs with a kernel of their own
 _MOST_PARAMETERS = 500  # of 8 bytes each, within the 4 KiB of parameters on all GPUs
@@ -51,7 +51,7 @@ class NativeKernel:
         self.on_host: frozenset[int] | None = host_inputs(program)
         self.reason: str | None = None
         self._xp, self._otherwise = xp, otherwise
-        self._kernels: dict[Any, tuple[Written, Function, list[Any]] | NotWritten] = {}
+        self._kernels: dict[Any, Compiled | NotWritten] = {}
         self._misses, self._skips = 0, 0
 
     def __call__(self, *inputs: Any) -> Any:
@@ -90,13 +90,13 @@ class NativeKernel:
         hosts = self.on_host or frozenset()
         taken = [take_input(self._xp, self.program, k, v, k in hosts, trips) for k, v in enumerate(inputs)]
         given = dict(zip(self.program.inputs, (each.given for each in taken), strict=True))
-        written, function, constants = self._find_kernel(given)
-        open_shelves(dict(zip(self.program.inputs, taken, strict=True)), written.element_shapes)
-        run = Run(self, self._xp, written, function, constants, taken, inputs)
+        compiled = self._find_kernel(given)
+        open_shelves(dict(zip(self.program.inputs, taken, strict=True)), compiled.written.element_shapes)
+        run = Run(self, self._xp, compiled, taken, inputs)
         run.launch()
         return run
 
-    def _find_kernel(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]]:
+    def _find_kernel(self, given: Mapping[int, Given]) -> Compiled:
         """Return the cached kernel for such inputs; raise the cached reason if there is none."""
         key = tuple(each.key for each in given.values())
         if key not in self._kernels:
@@ -108,7 +108,7 @@ class NativeKernel:
             raise found
         return found
 
-    def _compile_kernel(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]] | NotWritten:
+    def _compile_kernel(self, given: Mapping[int, Given]) -> Compiled | NotWritten:
         """Write and compile a kernel; return the reason if the program cannot be written."""
         try:
             written = write_kernel(self.program, given)
@@ -121,7 +121,7 @@ class NativeKernel:
         code = _read_source() + written.code
         # 1 element: indices of 32 bits, since the arrays of a program are small
         function = find_function(self._xp, code, NAME, np.dtype(np.float32), 1, grid)
-        return written, function, [self._xp.asarray(each) for each in written.constants]
+        return Compiled(written, function, [self._xp.asarray(each) for each in written.constants])
 
 
 def _read_source() -> str:

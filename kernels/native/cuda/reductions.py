@@ -45,7 +45,7 @@ def _register_reduction(join: str, begin: str, *types: str, kinds: str) -> None:
         if not x.size and computation.type in ("Max", "Min", "Mean"):
             raise NotWritten(f"{computation.name} reduces nothing")
         divided = f" / {x.size // math.prod(kept)}" if computation.type == "Mean" else ""
-        write_reduction(w, each.outputs[0], x, kept, shape, join, begin, divided)
+        write_reduction(w, each.outputs[0], x, kept, shape, Joining(join, begin, divided))
 
     emits_operations(*types, kinds=kinds)(emit_reduction)
 
@@ -68,12 +68,29 @@ def _emit_sum_to(w: Writer, computation: Computation, values: Sequence[Value], e
         w.alias(each.outputs[0], x, shape)
         return
     kept = (*[1] * (len(x.shape) - len(shape)), *shape)
-    write_reduction(w, each.outputs[0], x, kept, shape, "Sum", "0", "")
+    write_reduction(w, each.outputs[0], x, kept, shape, Joining("Sum", "0"))
 
 
-def write_reduction(
-    w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: str, begin: str, divided: str
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """C expressions that join elements.
+
+    Attributes
+    ----------
+    struct : str
+        The struct for joining two elements.
+    begin : str
+        Initial value; "" for the first element.
+    divided : str
+        Final division.
+    """
+
+    struct: str
+    begin: str
+    divided: str = ""
+
+
+def write_reduction(w: Writer, register: int, x: Value, kept: Shape, shape: Shape, joining: Joining) -> None:
     """Join the elements of an array along the dimensions where `kept` has 1.
 
     Parameters
@@ -84,8 +101,7 @@ def write_reduction(
     x : Value
     kept, shape : tuple of int
         Shape of `x` with 1 in place of reduced dimensions; shape of the result.
-    join, begin, divided : str
-        C of the struct for joining two, of the initial value ("" for the first element), and of the final division.
+    joining : Joining
     """
     if x.size > MOST_READ:
         raise NotWritten(f"{w.name_of(register)} is reduced from {x.size} elements")
@@ -94,7 +110,7 @@ def write_reduction(
     outer = Strided(tuple(kept), tuple(0 if k != d else s for d, k, s in zip(x.shape, kept, strides, strict=True)))
     within = Strided(tuple(d for d, _ in inner), tuple(s for _, s in inner))
     w.note_access(x, each_own=False)
-    _Reduction(w, w.make(register, shape), x, outer, within, join, begin, divided).write()
+    _Reduction(w, w.make(register, shape), x, outer, within, joining).write()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +122,7 @@ class _Reduction:
     x: Value
     outer: Strided  # first elements of the results
     within: Strided  # offsets of a result's elements from the first
-    join: str
-    begin: str
-    divided: str
+    joining: Joining
 
     def write(self) -> None:
         count, made = math.prod(self.within.shape), self.made
@@ -121,28 +135,30 @@ class _Reduction:
         else:
             self.w.note_access(made, written=True)
             self.w.add_loop(
-                made.size, [*self._join_in_one_thread(count), f"{made.code}[i] = total{self.divided};"], cost=count
+                made.size,
+                [*self._join_in_one_thread(count), f"{made.code}[i] = total{self.joining.divided};"],
+                cost=count,
             )
 
     def _declare_total(self, index: str = "i") -> str:
-        first = self.begin or self.x.at(self.outer.index(index))
+        first = self.joining.begin or self.x.at(self.outer.index(index))
         return f"{c_type(self.x.dtype)} total = {first};"
 
     def _join_element(self) -> str:
         element = self.x.at(f"{self.outer.index('i')} + {self.within.index('k')}")
-        return f"    total = {self.join}::of(total, {element});"
+        return f"    total = {self.joining.struct}::of(total, {element});"
 
     def _join_in_one_thread(self, count: int) -> list[str]:
         """Return C for a thread that joins all elements of a result."""
         return [
             self._declare_total(),
-            f"for (int k = {0 if self.begin else 1}; k < {count}; k++)",
+            f"for (int k = {0 if self.joining.begin else 1}; k < {count}; k++)",
             self._join_element(),
         ]
 
     def _join_in_each_thread(self, count: int) -> None:
         """Compute an element redundantly in all threads."""
-        self.w.lines += ["{", *self._join_in_one_thread(count), f"{self.made.code} = total{self.divided};", "}"]
+        self.w.lines += ["{", *self._join_in_one_thread(count), f"{self.made.code} = total{self.joining.divided};", "}"]
         self.w.note_elements(1, cost=count)
 
     def _join_by_some_threads(self, count: int, lanes: int) -> None:
@@ -152,8 +168,8 @@ class _Reduction:
         # EACH_BY repeats the last result in spare threads, because over_row needs all lanes
         w.lines += [f"EACH_BY({lanes}u, i, {self.made.size}) {{", self._declare_total()]
         w.lines += [f"for (int k = {lane}; k < {count}; k += {lanes})", self._join_element()]
-        w.lines += [f"total = over_row<{self.join}>(total, {lane}, {lanes}u);"]
-        w.lines += [f"if ({lane} == 0)", f"    {self.made.code}[i] = total{self.divided};", "}"]
+        w.lines += [f"total = over_row<{self.joining.struct}>(total, {lane}, {lanes}u);"]
+        w.lines += [f"if ({lane} == 0)", f"    {self.made.code}[i] = total{self.joining.divided};", "}"]
         w.note_elements(self.x.size, cost=1)  # for as many threads
 
     def _join_by_all_threads(self, count: int) -> None:
@@ -162,8 +178,8 @@ class _Reduction:
         w.note_access(made, written=True)
         w.add_line("{")
         w.add_line(self._declare_total("0"))
-        w.add_loop(count, [f"total = {self.join}::of(total, {self.x.at(self.within.index('i'))});"])
-        w.add_line(f"total = over_row<{self.join}>(total, threadIdx.x, blockDim.x){self.divided};")
+        w.add_loop(count, [f"total = {self.joining.struct}::of(total, {self.x.at(self.within.index('i'))});"])
+        w.add_line(f"total = over_row<{self.joining.struct}>(total, threadIdx.x, blockDim.x){self.joining.divided};")
         w.pending.clear()  # over_row synchronizes the threads
         if made.is_element:
             w.add_line(f"{made.code} = total;")

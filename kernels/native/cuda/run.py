@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,23 @@ _MOST_ROOM = 1 << 26  # most bytes allocated for a series ahead of need
 Copied = np.ndarray[Any, Any]  # copy of an array in the device's memory
 Call = Callable[..., Any]
 SUSPENDED, ENDED, GAVE_UP, NO_ROOM = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A kernel as written and compiled for inputs of certain shapes and dtypes.
+
+    Attributes
+    ----------
+    written : Written
+    function : callable
+        Result of `find_function`.
+    constants : list of array
+    """
+
+    written: Written
+    function: Function
+    constants: list[Any]
 
 
 class Room:
@@ -81,10 +99,7 @@ class Run:
     ----------
     kernel : NativeKernel
     xp : module
-    written : Written
-    function : callable
-        Result of `find_function`.
-    constants : list of array
+    compiled : Compiled
     taken : list of Taken or Shelf
     inputs : sequence
         Inputs of the operation.
@@ -99,16 +114,14 @@ class Run:
         self,
         kernel: NativeKernel,
         xp: Any,
-        written: Written,
-        function: Function,
-        constants: list[Any],
+        compiled: Compiled,
         taken: Sequence[Taken | Shelf],
         inputs: Sequence[Any],
     ) -> None:
+        written = compiled.written
         self.kernel, self.written, self.inputs = kernel, written, inputs
         self.state = xp.zeros((written.words,), dtype=np.int64)
-        self._function, self._taken = function, taken
-        self._constants = constants
+        self._function, self._constants, self._taken = compiled.function, compiled.constants, taken
         self._memory = xp.empty((max(1, written.nbytes),), dtype=np.uint8)
         self._made = {r: xp.empty(shape, dtype=dtype) for r, (shape, dtype) in written.results.items()}
         trips = count_trips(kernel.program, inputs)

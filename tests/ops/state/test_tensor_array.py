@@ -7,7 +7,8 @@ from tagloom.base.shapes import Shape
 from tagloom.frontend.state.tensor_array import TensorArray
 from tagloom.ir import scopes
 from tagloom.ir.apply import apply, constant
-from tagloom.ops.state.tensor_array import gradient_arrays
+from tagloom.ops.state import gradient_arrays
+from tagloom.ops.state.tensor_array.element_rules import ElementRules
 from tagloom.ops.state.tensor_array.storage import ArrayStorage
 
 from tests.ops.evaluation import declare_all, pull_back
@@ -19,7 +20,7 @@ declare_all()
 
 
 def storage(size=3, **options):
-    return ArrayStorage(dtypes.float32, size, name="ta", **options)
+    return ArrayStorage(dtypes.float32, size, ElementRules(**options), name="ta")
 
 
 def at(operation, iteration=0):

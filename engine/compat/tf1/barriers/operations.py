@@ -22,10 +22,11 @@ from ....ops.queues.orders import MANY
 from ....ops.queues.taking import kernel_outputs
 from ....ops.support.common import infer_nothing, infer_scalar
 from ....ops.support.context import KernelContext
-from ....ops.support.shared import get_shared
+from ....ops.support.shared import SharedKind
 from .storage import BarrierSpec, BarrierStorage
 
 CONTAINER = "barriers"
+_BARRIERS = SharedKind(CONTAINER, BarrierStorage, "types and shapes")
 
 _REASON = NotDifferentiable("a barrier moves values outside the graph's edges")
 _COMPONENTS = {"dtypes_": REQUIRED, "shapes": REQUIRED}
@@ -36,9 +37,7 @@ def _barrier_handle(
 ) -> BarrierStorage:
     """Return the session's barrier of a shared name, made on first use."""
     spec = BarrierSpec(ElementSpec(tuple(dtypes_), tuple(shapes)))
-    return get_shared(
-        context.step.resources, CONTAINER, shared_name, spec, BarrierStorage, "types and shapes", context.operation
-    )
+    return _BARRIERS.get(context.step.resources, shared_name, spec, context.operation)
 
 
 define(

@@ -27,7 +27,7 @@ from ....ops.queues.taking import kernel_outputs
 from ....ops.state.files import as_content, content_shape
 from ....ops.support.common import infer_nothing, infer_scalar
 from ....ops.support.context import KernelContext, has_succeeded, until_ended
-from ....ops.support.shared import SharedResource, get_shared
+from ....ops.support.shared import SharedKind, SharedResource
 
 CONTAINER = "readers"
 
@@ -298,6 +298,9 @@ def _key_and_value(records: list[Record]) -> tuple[Array, Array]:
 _REASON = NotDifferentiable("a reader brings values in from files")
 
 
+_READERS = SharedKind(CONTAINER, ReaderStorage, "format, compression and dtype")
+
+
 def _reader_handle(
     xp: Any,
     context: KernelContext,
@@ -310,15 +313,7 @@ def _reader_handle(
 ) -> ReaderStorage:
     """Return the session's reader of a shared name, made on first use."""
     spec = ReaderSpec(format, compression, dtype, layout)
-    return get_shared(
-        context.step.resources,
-        CONTAINER,
-        shared_name,
-        spec,
-        ReaderStorage,
-        "format, compression and dtype",
-        context.operation,
-    )
+    return _READERS.get(context.step.resources, shared_name, spec, context.operation)
 
 
 def _compute_read(

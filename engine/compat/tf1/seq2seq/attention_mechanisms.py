@@ -322,7 +322,7 @@ class BahdanauAttention(AttentionMechanism):
         super().__init__(num_units, memory, memory_sequence_length, probability_fn, score_mask_value, name)
         dtype = self.values.dtype
         self.query_layer: Dense = Dense(num_units, use_bias=False, name="query_layer")
-        self.attention_v: Variable = layer_variable(self, "attention_v", [num_units], dtype, None)
+        self.attention_v: Variable = layer_variable(self, "attention_v", [num_units], dtype)
         self.attention_g: Variable | None = None
         self.attention_b: Variable | None = None
         if normalize:

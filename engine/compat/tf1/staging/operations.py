@@ -21,11 +21,9 @@ from ....ir.traits import Effect
 from ....kernels.core.async_result import AsyncResult
 from ....kernels.queues.queue_base import kept
 from ....ops.queues.elements import ElementSpec, are_copied
-from ....ops.queues.operations import prepare_then_put
-from ....ops.queues.taking import kernel_outputs
 from ....ops.support.common import infer_nothing, infer_scalar
 from ....ops.support.context import KernelContext
-from ....ops.support.shared import get_shared
+from ....ops.support.shared import SharedKind
 from .map_entries import Indices
 from .map_storage import MapSpec, MapStorage
 from .storage import StagingStorage
@@ -70,6 +68,9 @@ define(
 )
 
 
+_MAPS = SharedKind(CONTAINER, MapStorage, "dtypes, shapes, order, capacity and memory_limit")
+
+
 def _map_handle(
     xp: Any,
     context: KernelContext,
@@ -81,8 +82,7 @@ def _map_handle(
 ) -> MapStorage:
     """Return the session's map staging area of a shared name, made on first use."""
     spec = MapSpec(ElementSpec(tuple(dtypes_), tuple(shapes)), **about)
-    agreeing = "dtypes, shapes, order, capacity and memory_limit"
-    return get_shared(context.step.resources, CONTAINER, shared_name, spec, MapStorage, agreeing, context.operation)
+    return _MAPS.get(context.step.resources, shared_name, spec, context.operation)
 
 
 define(

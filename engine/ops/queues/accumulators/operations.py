@@ -25,9 +25,7 @@ from ....kernels.queues.queue_lines import Attempt, Line
 from ...support.common import infer_nothing, infer_scalar
 from ...support.context import KernelContext, LongCall, has_succeeded, until_ended
 from ...support.copies import is_large
-from ...support.shared import SharedResource, get_shared
-from ..saved import checked_state
-from ..taking import kernel_outputs
+from ...support.shared import SharedKind, SharedResource
 from .figures import AccumulatorStatistics
 from .gradient_checks import check_gradient, check_rows
 from .gradient_sums import DenseSum, Reduction, SparseSum
@@ -352,20 +350,13 @@ def _saved_shape(saved: Any) -> Shape | None:
 
 
 _OF_GRADIENTS = {"dtype": None, "shape": Shape(None)}  # of the accumulator; for checks while the graph is built
+_ACCUMULATORS = SharedKind(CONTAINER, AccumulatorStorage, "dtype, shape, reduction_type and kind of gradient")
 _REASON = NotDifferentiable("an accumulator moves values outside the graph's edges")
 
 
 def _accumulator_handle(xp: Any, context: KernelContext, *, shared_name: str, **about: Any) -> AccumulatorStorage:
     """Return the session's accumulator of a shared name, made on first use."""
-    return get_shared(
-        context.step.resources,
-        CONTAINER,
-        shared_name,
-        AccumulatorSpec(**about),
-        AccumulatorStorage,
-        "dtype, shape, reduction_type and kind of gradient",
-        context.operation,
-    )
+    return _ACCUMULATORS.get(context.step.resources, shared_name, AccumulatorSpec(**about), context.operation)
 
 
 def _apply_gradient(

@@ -15,10 +15,8 @@ from ....ir.definition import REQUIRED, NotDifferentiable, define
 from ....ir.rules.placing import OutlivesStep
 from ....ir.traits import Effect
 from ...support.context import KernelContext
-from ...support.shared import get_shared
+from ...support.shared import SharedKind
 from ..operations import AGREE, CONTAINER, queue_spec
-from ..queue_spec import QueueSpec
-from ..storage import QueueStorage
 from .pumps import Pump, element_of, pumps_of, put_in
 
 _logger = logging.getLogger("tagloom")
@@ -77,7 +75,7 @@ def _source_handle(
         return queue
 
     spec = queue_spec(order="fifo", dtypes_=dtypes_, shapes=shapes, capacity=capacity)
-    return get_shared(resources, CONTAINER, shared_name, spec, start_source, AGREE, context.operation)
+    return SharedKind(CONTAINER, start_source, AGREE).get(resources, shared_name, spec, context.operation)
 
 
 async def _fill_queue(pump: Pump, *, queue: QueueStorage, source: Any, values_of: Callable[[Any], list[Any]]) -> None:

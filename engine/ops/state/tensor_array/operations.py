@@ -28,6 +28,7 @@ from ....ir.tensor import Tensor
 from ....ir.traits import Effect
 from ...support.common import infer_nothing, infer_scalar, shape_of
 from ...support.context import KernelContext, result_after
+from .element_rules import ElementRules
 from .gradient_arrays import gradient_array
 from .storage import ArrayStorage
 
@@ -94,9 +95,8 @@ def _make_tensor_array(
             operation=context.operation,
             hint="leave size out for an array that grows as elements are written",
         )
-    array = ArrayStorage(
-        dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), xp=xp, **options
-    )
+    rules = ElementRules(Shape(element_shape), **options)
+    array = ArrayStorage(dtype, int(size), rules, name=array_name or context.operation, xp=xp)
     step = context.step
     # Freed at the end of the step, also of a step without a TensorArrayClose.
     step.resources.add_to_step(step.number, array)

@@ -11,11 +11,12 @@ import numpy as np
 from ....base.dtypes import DType, as_dtype
 from ....base.errors import TensorArrayError
 from ....base.resources import Resource
-from ....base.shapes import UNKNOWN, Shape
+from ....base.shapes import Shape
 from ....kernels.cpu.elements import Element, Elements
 from ....kernels.memory.swappable import SwappableArray
 from ...support.context import KernelContext, Wait
 from .element_blocks import Blocks
+from .element_rules import ANY_ELEMENTS, ElementRules
 from .element_sums import Addend, ElementSums
 from .joined_arrays import concatenated_with_lengths, join_values, not_read_if_refused, stack_values
 
@@ -50,12 +51,9 @@ class ArrayStorage(Elements, Resource):
         self,
         dtype: DType,
         size: int,
+        rules: ElementRules = ANY_ELEMENTS,
         *,
         name: str = "TensorArray",
-        element_shape: Shape = UNKNOWN,
-        dynamic_size: bool = False,
-        clear_after_read: bool = True,
-        identical_shapes: bool = False,
         primal: ArrayStorage | None = None,
         xp: Any = np,
     ) -> None:
@@ -64,17 +62,17 @@ class ArrayStorage(Elements, Resource):
         self.element_type: DType = dtype
         self.dtype: Any = dtype.numpy
         self.name: str = name
-        self.element_shape = element_shape
-        self.dynamic_size: bool = dynamic_size
-        self.clear_after_read = clear_after_read
-        self.identical_shapes: bool = identical_shapes
+        self.element_shape = rules.element_shape
+        self.dynamic_size: bool = rules.dynamic_size
+        self.clear_after_read = rules.clear_after_read
+        self.identical_shapes: bool = rules.identical_shapes
         self.primal: ArrayStorage | None = primal
         self.swapper, self.swappable = None, False
         self.cursor: int = -1  # last read element that may be off the device
         self.blocks: dict[int, Blocks] = {}  # by the number of rows per block
         self.gradients: dict[str, ArrayStorage] = {}
-        self.any_shape = element_shape.rank is None and not identical_shapes
-        self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
+        self.any_shape = rules.element_shape.rank is None and not rules.identical_shapes
+        self.exact = rules.element_shape.as_tuple() if rules.element_shape.is_fully_known else None
         self.frozen: bool = False
         self.closed = False
         self.whole: Any = None  # array whose rows are the elements, if not NumPy's
@@ -102,10 +100,8 @@ class ArrayStorage(Elements, Resource):
         made = ArrayStorage(
             self.element_type,
             0 if source is None else self.size,
+            ElementRules(self.element_shape, dynamic_size=source is None, clear_after_read=False),
             name=f"{self.name}@{source or 'gradient'}",
-            element_shape=self.element_shape,
-            dynamic_size=source is None,
-            clear_after_read=False,
             primal=self,
             xp=self.xp,
         )

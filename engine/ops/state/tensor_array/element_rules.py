@@ -1,0 +1,32 @@
+"""Rules for the elements of a TensorArray."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....base.shapes import UNKNOWN, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class ElementRules:
+    """Rules for the elements of a TensorArray.
+
+    Attributes
+    ----------
+    element_shape : Shape
+        Shape that all elements fit.
+    dynamic_size : bool
+        Let the array grow as elements are written.
+    clear_after_read : bool
+        Free an element after its read.
+    identical_shapes : bool
+        Require one shape of all elements.
+    """
+
+    element_shape: Shape = UNKNOWN
+    dynamic_size: bool = False
+    clear_after_read: bool = True
+    identical_shapes: bool = False
+
+
+ANY_ELEMENTS = ElementRules()
