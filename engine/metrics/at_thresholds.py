@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from ..base.docstrings import name_function
 from ..base.dtypes import bool_, float32
 from ..base.errors import GraphError
 from ..frontend.control.scopes import name_scope
@@ -72,6 +74,13 @@ class Metrics(Protocol):
     ) -> Metric: ...
 
 
+_AT_THRESHOLDS = replace(
+    SCORES,
+    parameters={**SCORES.parameters, "thresholds": "sequence of float"},
+    raises={**SCORES.raises, "GraphError": "If thresholds are not numbers, or the list is empty."},
+)
+
+
 def _make_metric_at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any, example: str) -> Metrics:
     """Return the metric computed from the `needed` counts; its docstring begins with `summary`."""
 
@@ -89,22 +98,12 @@ def _make_metric_at_thresholds(kind: str, summary: str, needed: Sequence[str], c
             used = {name: counts[name] for name in needed}
             return stream_metric(compute, used, float32, metrics_collections, updates_collections)
 
-    compute_at_thresholds.__name__ = compute_at_thresholds.__qualname__ = f"{kind}_at_thresholds"
-    compute_at_thresholds.__doc__ = f"""{summary}, for each threshold above which a prediction is positive.
-
-    Parameters
-    ----------
-    thresholds : sequence of float
-
-    Raises
-    ------
-    GraphError
-        If thresholds are not numbers, or the list is empty.
-    """
+    sentence = f"{summary}, for each threshold above which a prediction is positive."
     arguments = "[0, 0, 1, 1, 1], [0.125, 0.5, 0.25, 0.5, 0.875], [0.25, 0.75]"
     line = "[round(x, 4) for x in session.run(update).tolist()]"
     result = "A float32 vector, as long as the thresholds"
-    return metric(arguments, example, line, result, SCORES)(compute_at_thresholds)
+    complete = metric(arguments, example, line, result, _AT_THRESHOLDS)
+    return complete(name_function(compute_at_thresholds, f"{kind}_at_thresholds", sentence))
 
 
 def _make_count_at_thresholds(kind: str, example: str) -> Metrics:

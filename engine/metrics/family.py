@@ -46,19 +46,14 @@ SCORES = Family(
     RESULT,
     {**_RAISES, "OpError": "When a step runs the operation, if a prediction is not in [0, 1]."},
 )
-_EXAMPLE = """
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.{call}
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     {line}
-    {shown}
-"""
+_EXAMPLE = """>>> import tagloom as tg
+>>> with tg.Graph().as_default() as graph:
+...     value, update = tg.metrics.{call}
+...     init = tg.global_variables_initializer()
+>>> with tg.SyncSession(graph) as session:
+...     session.run(init)
+...     {line}
+{shown}"""
 
 
 def metric(
@@ -90,10 +85,9 @@ def metric(
     """
 
     def complete_metric(function: F) -> F:
-        # first, since `Family.complete` sorts the sections of the docstring, of which the example is one
+        examples = ""
         if arguments is not None:
-            call = f"{function.__name__}({arguments})"
-            function.__doc__ = f"{function.__doc__}".rstrip() + _EXAMPLE.format(call=call, line=line, shown=shown)
-        return builds(replace(family, returns=RESULT.format(result)).complete(function))
+            examples = _EXAMPLE.format(call=f"{function.__name__}({arguments})", line=line, shown=shown)
+        return builds(replace(family, returns=RESULT.format(result)).complete(function, examples))
 
     return complete_metric

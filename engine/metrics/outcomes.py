@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from ..base.docstrings import name_function
 from ..base.dtypes import bool_, float32
 from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply
@@ -77,10 +78,9 @@ def _make_count(kind: str, example: str) -> Count:
             return stream_metric(lambda count: count, counts, float32, metrics_collections, updates_collections)
 
     # Four functions differ only in their kind, so they are made here.
-    count_outcome.__name__ = count_outcome.__qualname__ = kind
-    count_outcome.__doc__ = f"{SUMMARIES[kind]}."
     line = "[float(session.run(update)) for _ in range(2)]"
-    return metric("[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]", example, line, family=ANSWERS)(count_outcome)
+    complete = metric("[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]", example, line, family=ANSWERS)
+    return complete(name_function(count_outcome, kind, f"{SUMMARIES[kind]}."))
 
 
 true_positives: Count = _make_count("true_positives", "[2.0, 4.0]")

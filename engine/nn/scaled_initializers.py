@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..base.docstrings import Family, name_function
 from ..base.dtypes import DType
 from ..base.errors import DtypeError, GraphError
 from ..ir.misuse import refuses_misuse
@@ -101,6 +102,12 @@ def _count_fans(shape: Sequence[int]) -> tuple[float, float]:
     return float(window * shape[-2]), float(window * shape[-1])
 
 
+_FAMILY = Family(
+    {"seed": "int, optional\n    As for `random_normal_initializer`.", "dtype": "dtype-like\n    A floating dtype."},
+    "Initializer",
+)
+
+
 def _define_initializer(
     name: str, scale: float, mode: str, distribution: str, sentence: str, shown: str
 ) -> Callable[..., Initializer]:
@@ -110,31 +117,13 @@ def _define_initializer(
         return variance_scaling_initializer(scale, mode, distribution, seed, dtype)
 
     # Six functions differ only in three constants, so they are made here with their docstrings.
-    make_initializer.__name__ = make_initializer.__qualname__ = f"{name}_initializer"
-    make_initializer.__doc__ = f"""{sentence}
-
-    Parameters
-    ----------
-    seed : int, optional
-        As for `random_normal_initializer`.
-    dtype : dtype-like
-        A floating dtype.
-
-    Returns
-    -------
-    Initializer
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> drawn = tg.function(lambda: tg.nn.{name}_initializer()([100, 300])).sync()
-    >>> {shown}
-    """
-    return make_initializer
+    call = f">>> drawn = tg.function(lambda: tg.nn.{name}_initializer()([100, 300])).sync()"
+    examples = f">>> import tagloom as tg\n{call}\n>>> {shown}"
+    return _FAMILY.complete(name_function(make_initializer, f"{name}_initializer", sentence), examples)
 
 
-_DEVIATION = "round(float(drawn.std()), 2)\n    "
-_LIMIT = "round(float(abs(drawn).max()), 3)\n    "
+_DEVIATION = "round(float(drawn.std()), 2)\n"
+_LIMIT = "round(float(abs(drawn).max()), 3)\n"
 glorot_uniform_initializer: Callable[..., Initializer] = _define_initializer(
     "glorot_uniform",
     1.0,

@@ -1,9 +1,17 @@
 """Docstrings of a family say what is a function's own, and what all have in common, in the order of the signature."""
 
+import ast
 import inspect
+import pydoc
+import re
 
+import pytest
+import tagloom as tg
 from tagloom import losses, metrics, training
-from tagloom.base.docstrings import Family
+from tagloom.base.docstrings import Family, name_function, show_calls
+
+from tests.architecture.counts import python_sources
+from tests.architecture.layers import ROOT
 
 FAMILY = Family(
     {"x, y": "Tensor\n    Common.", "name": "str, optional"}, "Tensor\n    A result.", {"GraphError": "If."}
@@ -96,3 +104,55 @@ def test_each_parameter_of_losses_metrics_and_schedules_is_described():
             headers = [line.partition(" : ")[0] for line in inspect.getdoc(function).splitlines() if " : " in line]
             said = {parameter.strip() for header in headers for parameter in header.split(",")}
             assert set(inspect.signature(function).parameters) <= said, name
+
+
+def test_a_made_function_is_named_and_completed():
+    def public(y, *rest, x=1, name=None):
+        return y
+
+    examples = show_calls("half", {"np.ones(2)": "array([0.5, 0.5])"})
+    done = FAMILY.complete(name_function(public, "half", "Half of it."), examples)
+    assert (done, done.__name__, done.__qualname__) == (public, "half", "half")
+    text = inspect.getdoc(public)
+    assert text.startswith("Half of it.\n\nParameters\n----------\nx, y : Tensor\n    Common.\nname : str")
+    assert text.endswith(
+        "Examples\n--------\n>>> import numpy as np, tagloom as tg\n"
+        ">>> tg.function(lambda: tg.half(np.ones(2))).sync()\narray([0.5, 0.5])"
+    )
+
+
+def test_entries_are_in_the_order_of_the_signature():
+    class Kind:
+        """A class.
+
+        Parameters
+        ----------
+        name : str
+        *rest : int
+        """
+
+        def __init__(self, y, x, *rest, name=None):
+            pass
+
+    FAMILY.complete(Kind)
+    headers = [line.partition(" : ")[0] for line in inspect.getdoc(Kind).splitlines() if " : " in line]
+    assert headers == ["x, y", "*rest", "name"]
+
+
+def test_one_module_writes_docstrings():
+    """So that there is one way to complete them, and one place that decides how."""
+    writers = set()
+    for path, tree in python_sources():
+        for node in ast.walk(tree):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            if any(isinstance(each, ast.Attribute) and each.attr == "__doc__" for each in targets):
+                writers.add(str(path.relative_to(ROOT)))
+    assert writers == {"engine/base/docstrings.py"}
+
+
+@pytest.mark.parametrize("name", ["add", "exp", "reduce_sum", "conv2d", "max_pool", "fft", "scatter_add", "FIFOQueue"])
+def test_help_shows_a_whole_docstring(name):
+    text = pydoc.plain(pydoc.render_doc(getattr(tg, name)))
+    for section in ("Parameters", "Raises", "Examples"):
+        assert f"    {section}\n" in text or f" |  {section}\n" in text
+    assert not re.search(r"\{\w+\}$", text, re.M)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import tagloom as tg
-from tagloom.ops.support.window_texts import fill_docstring, of_convolution, of_pooling
+from tagloom.ops.support.window_texts import of_convolution, of_pooling, of_transposed, padding_alone
 
 FUNCTIONS = [name for name in dir(tg) if ("conv" in name and "convert" not in name) or "pool" in name]
 
@@ -18,24 +18,17 @@ def test_no_text_is_missing(name):
     assert max(map(len, text.split("\n"))) <= 116
 
 
-def test_texts_stand_behind_the_names_that_parameters_have():
-    def function(stride):
-        """Convolve.
-
-        stride : {strides}
-        Raises
-        ------
-        {errors}
-        """
-
-    lines = inspect.getdoc(fill_docstring(of_convolution(1))(function)).split("\n")
-    kind, numbers = of_convolution(1)["strides"].split("\n")
-    assert lines[2:4] == [f"stride : {kind}", f"    {numbers}"]
-    assert lines[-4:] == of_convolution(1)["errors"].split("\n")
+def test_each_name_of_a_parameter_has_the_text():
+    family = of_convolution(1).parameters
+    assert family["stride"] == family["strides"]
+    assert family["rate"] == family["dilation_rate"] == family["rate, dilations"] == family["dilations"]
+    assert padding_alone(of_pooling(2)).parameters == {"padding": of_pooling(2).parameters["padding"]}
+    assert of_transposed(2).raises["GraphError"] == of_convolution(2).raises["GraphError"]
 
 
 def test_texts_say_how_many_numbers_there_may_be():
-    assert "3 with 1 for the batch" in of_pooling(1)["ksize"]
-    assert "5 with (0, 0) for batch" in of_pooling(3)["padding"]
-    assert of_convolution(2)["data_format"].startswith("{'NHWC', 'NCHW'}, optional\n")
-    assert of_convolution()["data_format"].startswith("{'NWC', 'NHWC', 'NDHWC', 'NCW', 'NCHW', 'NCDHW'}, optional\n")
+    assert "3 with 1 for the batch" in of_pooling(1).parameters["ksize, strides"]
+    assert "5 with (0, 0) for batch" in of_pooling(3).parameters["padding"].replace("\n   ", "")
+    assert of_convolution(2).parameters["data_format"].startswith("{'NHWC', 'NCHW'}, optional\n")
+    formats = "{'NWC', 'NHWC', 'NDHWC', 'NCW', 'NCHW', 'NCDHW'}, optional\n"
+    assert of_convolution().parameters["data_format"].startswith(formats)

@@ -11,6 +11,8 @@ from ...base.settings import WINDOW
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ...ir.typed import DTypeLike, FoldOptions, MapOptions, NamedFields, ScanOptions, TensorLike
+from ..control.scopes import name_scope
+from ..state.tensor_array import TensorArray
 from .elements import Elements, LoopOptions
 from .empty_results import shapes_of_none
 from .folding import build_scan, check_mapped_results, fold_elements

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
+from ...base.docstrings import Family, name_function
 from ...base.errors import GraphError
 from ...ir import entry
 from ...ir.entry import public
@@ -86,17 +89,38 @@ class Scatter(Protocol):
     ) -> Tensor: ...
 
 
-_ROWS = """indices : int32 or int64 Tensor of any shape
-        Numbers of rows.
-    updates : Tensor of the variable's dtype
-        Of shape ``indices.shape + ref.shape[1:]``, or a scalar for all rows."""
-_VECTORS = """indices : int32 or int64 Tensor of shape [..., k]
-        Each vector indexes the first k dimensions.
-    updates : Tensor of the variable's dtype
-        Of shape ``indices.shape[:-1] + ref.shape[k:]``."""
+_ROWS = {
+    "indices": "int32 or int64 Tensor of any shape\n    Numbers of rows.",
+    "updates": """Tensor of the variable's dtype
+    Of shape ``indices.shape + ref.shape[1:]``, or a scalar for all rows.""",
+}
+_VECTORS = {
+    "indices": "int32 or int64 Tensor of shape [..., k]\n    Each vector indexes the first k dimensions.",
+    "updates": """Tensor of the variable's dtype
+    Of shape ``indices.shape[:-1] + ref.shape[k:]``.""",
+}
+_FAMILY = Family(
+    {
+        "use_locking": """bool, optional
+    Ignored, present for TensorFlow's argument order: updates are always atomic for readers.""",
+        "name": "str, optional\n    Name of the operation.",
+    },
+    "Tensor\n    The new value of the whole variable; run its ``op`` to update only.",
+    {"OpError": "When a step runs the operation, if an index is out of range, or the shapes do not fit."},
+)
+_EXAMPLE = """>>> import tagloom as tg
+>>> with tg.Graph().as_default() as graph:
+...     v = tg.Variable({begin})
+...     changed = tg.{name}(v, {updates})
+>>> with tg.SyncSession(graph) as session:
+...     session.run(v.initializer)
+...     session.run(changed)
+{shown}"""
 
 
-def _define_function(name: str, summary: str, arguments: str, begin: str, updates: str, shown: str) -> Scatter:
+def _define_function(
+    name: str, summary: str, arguments: Mapping[str, str], begin: str, updates: str, shown: str
+) -> Scatter:
     """Return the public function that calls the variable's method of the same name, with its docstring."""
 
     def function(ref: Any, indices: Any, updates: Any, use_locking: Any = None, name: str | None = None) -> Tensor:
@@ -111,40 +135,9 @@ def _define_function(name: str, summary: str, arguments: str, begin: str, update
         return getattr(ref, function.__name__)(indices, updates, name)  # type: ignore[no-any-return]
 
     # Ten functions differ only in their names and texts, so they are made here with their docstrings.
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{summary}
-
-    Parameters
-    ----------
-    ref : Variable
-    {arguments}
-    use_locking : bool, optional
-        Ignored, present for TensorFlow's argument order: updates are always atomic for readers.
-    name : str, optional
-        Name of the operation.
-
-    Returns
-    -------
-    Tensor
-        The new value of the whole variable; run its ``op`` to update only.
-
-    Raises
-    ------
-    OpError
-        When a step runs the operation, if an index is out of range, or the shapes do not fit.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     v = tg.Variable({begin})
-    ...     changed = tg.{name}(v, {updates})
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(v.initializer)
-    ...     session.run(changed)
-    {shown}
-    """
-    return entry.public(function)
+    examples = _EXAMPLE.format(begin=begin, name=name, updates=updates, shown=shown)
+    family = replace(_FAMILY, parameters={"ref": "Variable", **arguments, **_FAMILY.parameters})
+    return entry.public(family.complete(name_function(function, name, summary), examples))
 
 
 def _of_rows(name: str, summary: str, shown: str) -> Scatter:
@@ -180,15 +173,15 @@ scatter_min: Scatter = _of_rows(
 scatter_nd_update: Scatter = _of_blocks(
     "scatter_nd_update",
     "Replace elements or blocks of a variable; among updates of the same indices the last holds.",
-    "[ 1, 10],\n           [20,  4]",
+    "[ 1, 10],\n       [20,  4]",
 )
 scatter_nd_add: Scatter = _of_blocks(
     "scatter_nd_add",
     "Add to elements or blocks of a variable; repeated indices add up.",
-    "[ 1, 12],\n           [23,  4]",
+    "[ 1, 12],\n       [23,  4]",
 )
 scatter_nd_sub: Scatter = _of_blocks(
     "scatter_nd_sub",
     "Subtract from elements or blocks of a variable; repeated indices add up.",
-    "[  1,  -8],\n           [-17,   4]",
+    "[  1,  -8],\n       [-17,   4]",
 )

@@ -17,7 +17,7 @@ from ...ir.tensor import Tensor
 from ..nn.window_maxima import lowest_value
 from ..support.common import shape_of
 from ..support.literals import f64, i32
-from ..support.window_texts import fill_docstring, of_pooling
+from ..support.window_texts import of_pooling, padding_alone
 from ..support.windows import (
     WINDOWS,
     check_not_empty,
@@ -106,7 +106,7 @@ define(
 
 
 @public
-@fill_docstring(of_pooling(2))
+@padding_alone(of_pooling(2)).complete
 def dilation2d(
     input: Any, filter: Any, strides: Any = 1, rates: Any = 1, padding: Any = "VALID", name: str | None = None
 ) -> Tensor:
@@ -121,7 +121,6 @@ def dilation2d(
         Numbers added to the pixels, with known height and width.
     strides, rates : int, or sequence of 2 or 4
         Distances between windows, and between the pixels of a window.
-    padding : {padding}
 
     Returns
     -------
@@ -165,7 +164,7 @@ def _filter_windows(filter: Tensor, strides: Any, rates: Any, padding: Any) -> d
 
 
 @public
-@fill_docstring(of_pooling(2))
+@padding_alone(of_pooling(2)).complete
 def erosion2d(
     value: Any, kernel: Any, strides: Any = 1, rates: Any = 1, padding: Any = "VALID", name: str | None = None
 ) -> Tensor:
@@ -180,7 +179,6 @@ def erosion2d(
         Numbers subtracted from the pixels, with known height and width.
     strides, rates
         As of `dilation2d`.
-    padding : {padding}
 
     Returns
     -------

@@ -19,7 +19,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in
 from ..support.common import shape_of
 from ..support.literals import f64, i32
-from ..support.window_texts import fill_docstring, of_convolution
+from ..support.window_texts import of_convolution, padding_alone
 from ..support.windows import (
     WINDOWS,
     check_fits,
@@ -101,7 +101,7 @@ define(
 
 
 @public
-@fill_docstring(of_convolution(2))
+@padding_alone(of_convolution(2)).complete
 def extract_image_patches(
     images: Any, ksizes: Any, strides: Any, rates: Any, padding: Any, name: str | None = None
 ) -> Tensor:
@@ -112,7 +112,6 @@ def extract_image_patches(
     images : Tensor of any numeric dtype, or bool, of shape [batch, height, width, channels]
     ksizes, strides, rates : int, or sequence of 2 or 4
         Size of the windows, distance between windows, and distance between the pixels of a window.
-    padding : {padding}
 
     Returns
     -------
@@ -139,7 +138,7 @@ def extract_image_patches(
 
 
 @public
-@fill_docstring(of_convolution(3))
+@padding_alone(of_convolution(3)).complete
 def extract_volume_patches(input: Any, ksizes: Any, strides: Any, padding: Any, name: str | None = None) -> Tensor:
     """Put the elements of each window of volumes side by side, as channels.
 
@@ -148,7 +147,6 @@ def extract_volume_patches(input: Any, ksizes: Any, strides: Any, padding: Any, 
     input : Tensor of any numeric dtype, or bool, of shape [batch, depth, height, width, channels]
     ksizes, strides : int, or sequence of 3 or 5
         Size of the windows, and distance between windows.
-    padding : {padding}
 
     Returns
     -------

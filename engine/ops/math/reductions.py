@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...base import dtypes
+from ...base.docstrings import Family, name_function, show_calls
 from ...base.dtypes import DType
 from ...base.errors import ShapeError
 from ...base.shapes import SCALAR, Shape
@@ -26,7 +27,7 @@ from ..support.arguments import as_sizes, axis_within, shape_in, static_ints
 from ..support.array_library import cast_to_accumulator
 from ..support.batching import batch_along
 from ..support.common import scalar_like, shape_of
-from ..support.families import describe_dtypes, example_section, keep_dtype
+from ..support.families import describe_dtypes, keep_dtype
 from ..support.fusing import fuse_broadcast, fuse_reduction, reduces_last
 from ..support.late_axes import late_axes, reduce_late_axes
 from ..support.literals import c128, f64, flags, i32
@@ -129,6 +130,16 @@ class Reduction(Protocol):
     ) -> Tensor: ...
 
 
+_PARAMETERS = {
+    "axis": """int or sequence of int, or int32 or int64 Tensor, optional
+    Axes to reduce; all when None. Axes that only a step knows leave the rank of the result open.""",
+    "keepdims": "bool\n    Keep the reduced axes, with size 1.",
+    "name": "str, optional\n    Name of the operation.",
+}
+_RESULT = "Tensor\n    Same dtype, without the reduced axes."
+_RAISES = {"ShapeError": "If there is no such axis, or one is given twice."}
+
+
 def _declare_reduction(
     type: str,
     function: str,
@@ -161,32 +172,8 @@ def _declare_reduction(
         axes = None if axis is None else static_ints(axis)
         return apply(type, input_tensor, name=name, axis=axes, keepdims=bool(keepdims))
 
-    public.__name__ = public.__qualname__ = function
-    public.__doc__ = f"""{summary}
-
-    Parameters
-    ----------
-    input_tensor : Tensor of {describe_dtypes(where)}
-    axis : int or sequence of int, or int32 or int64 Tensor, optional
-        Axes to reduce; all when None. Axes that only a step knows leave the rank of the result open.
-    keepdims : bool
-        Keep the reduced axes, with size 1.
-    name : str, optional
-        Name of the operation.
-
-    Returns
-    -------
-    Tensor
-        Same dtype, without the reduced axes.
-
-    Raises
-    ------
-    ShapeError
-        If there is no such axis, or one is given twice.
-
-{example_section(function, examples)}
-    """
-    return entry.public(public)
+    family = Family({"input_tensor": f"Tensor of {describe_dtypes(where)}", **_PARAMETERS}, _RESULT, _RAISES)
+    return entry.public(family.complete(name_function(public, function, summary), show_calls(function, examples)))
 
 
 def _accumulator_dtype(xp: Any, x: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ...base import dtypes
+from ...base.docstrings import Family, name_function, show_calls
 from ...base.errors import DtypeError, ShapeError
 from ...base.shapes import Shape
 from ...ir import entry
@@ -18,6 +19,8 @@ from ..support.arguments import index_tensor
 from ..support.common import dimension_of, size_along
 from ..support.families import Unary
 from .fourier import last_axes
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 COMPLEX_OF = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}
 
@@ -93,14 +96,12 @@ def _read_fft_length(fft_length: Any, rank: int) -> list[Any]:
 _WHERE = ("", "the last dimension", "the last two dimensions", "the last three dimensions")
 
 
-def _publish_transform(function: Callable[..., Any], name: str, text: str) -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
+def _publish_transform(function: F, name: str, summary: str, family: Family, examples: Mapping[str, str]) -> F:
     function.__module__ = __name__
-    return entry.public(function)
+    return entry.public(family.complete(name_function(function, name, summary), show_calls(name, examples)))
 
 
-def _complex_transform(name_: str, rank: int, inverse: bool, example: str) -> Any:
+def _complex_transform(name_: str, rank: int, inverse: bool, examples: Mapping[str, str]) -> Any:
     """Declare the public function of a transform of complex signals."""
 
     def public(input: Any, name: str | None = None) -> Tensor:
@@ -110,34 +111,24 @@ def _complex_transform(name_: str, rank: int, inverse: bool, example: str) -> An
     return _publish_transform(
         public,
         name_,
-        f"""{kind} Fourier transform over {_WHERE[rank]}.
-
-    Parameters
-    ----------
-    input : complex64 or complex128 Tensor of rank {rank} or more
-        Cast real ones first, or use `rfft`.
-
-    Returns
-    -------
-    Tensor
-        Of the same dtype and shape{"; inverse transforms divide by the number of points" if inverse else ""}.
-
-    Raises
-    ------
-    DtypeError
-        If it is not complex.
-    ShapeError
-        If it has fewer dimensions.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    {example}
-    """,
+        f"{kind} Fourier transform over {_WHERE[rank]}.",
+        Family(
+            {
+                "input": f"""complex64 or complex128 Tensor of rank {rank} or more
+    Cast real ones first, or use `rfft`.""",
+            },
+            f"""Tensor
+    Of the same dtype and shape{"; inverse transforms divide by the number of points" if inverse else ""}.""",
+            {
+                "DtypeError": "If it is not complex.",
+                "ShapeError": "If it has fewer dimensions.",
+            },
+        ),
+        examples,
     )
 
 
-def _real_spectrum(name_: str, rank: int, example: str) -> Any:
+def _real_spectrum(name_: str, rank: int, examples: Mapping[str, str]) -> Any:
     """Declare the public function of a transform of real signals."""
 
     def public(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
@@ -157,35 +148,25 @@ def _real_spectrum(name_: str, rank: int, example: str) -> Any:
     return _publish_transform(
         public,
         name_,
-        f"""Discrete Fourier transform of a real signal over {_WHERE[rank]}; frequencies from 0 up to half the rate.
-
-    Parameters
-    ----------
-    input_tensor : float32 or float64 Tensor of rank {rank} or more
-    fft_length : vector of {rank} int32 or int64, optional
-        To which sizes those dimensions are cut, or filled up with zeros, first.
-
-    Returns
-    -------
-    Tensor
-        complex64 or complex128, ``n // 2 + 1`` long in the last dimension where that was n long.
-
-    Raises
-    ------
-    DtypeError
-        If the signal is not real.
-    ShapeError
-        If it has fewer dimensions, or `fft_length` does not fit them.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    {example}
-    """,
+        f"Discrete Fourier transform of a real signal over {_WHERE[rank]}; frequencies from 0 up to half the rate.",
+        Family(
+            {
+                "input_tensor": f"float32 or float64 Tensor of rank {rank} or more",
+                "fft_length": f"""vector of {rank} int32 or int64, optional
+    To which sizes those dimensions are cut, or filled up with zeros, first.""",
+            },
+            """Tensor
+    complex64 or complex128, ``n // 2 + 1`` long in the last dimension where that was n long.""",
+            {
+                "DtypeError": "If the signal is not real.",
+                "ShapeError": "If it has fewer dimensions, or `fft_length` does not fit them.",
+            },
+        ),
+        examples,
     )
 
 
-def _real_signal(name_: str, rank: int, example: str) -> Any:
+def _real_signal(name_: str, rank: int, examples: Mapping[str, str]) -> Any:
     """Declare the public function of an inverse transform whose result is real."""
 
     def public(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
@@ -204,101 +185,78 @@ def _real_signal(name_: str, rank: int, example: str) -> Any:
     return _publish_transform(
         public,
         name_,
-        f"""Inverse of `{name_[1:]}`: a real signal from the frequencies from 0 up to half the rate.
-
-    Parameters
-    ----------
-    input_tensor : complex64 or complex128 Tensor of rank {rank} or more
-    fft_length : vector of {rank} int32 or int64, optional
-        Sizes of the signal, to which the spectrum is cut or filled up with zeros. The last one is ``2 * (bins - 1)`` by
-        default, so that a signal of an odd length needs this.
-
-    Returns
-    -------
-    Tensor
-        float32 or float64. What a spectrum of a real signal cannot have, an imaginary part at frequency 0 say, is
-        left out of account.
-
-    Raises
-    ------
-    DtypeError
-        If the spectrum is not complex.
-    ShapeError
-        If it has fewer dimensions, or `fft_length` does not fit them.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    {example}
-    """,
+        f"Inverse of `{name_[1:]}`: a real signal from the frequencies from 0 up to half the rate.",
+        Family(
+            {
+                "input_tensor": f"complex64 or complex128 Tensor of rank {rank} or more",
+                "fft_length": f"""vector of {rank} int32 or int64, optional
+    Sizes of the signal, to which the spectrum is cut or filled up with zeros. The last one is ``2 * (bins - 1)`` by
+    default, so that a signal of an odd length needs this.""",
+            },
+            """Tensor
+    float32 or float64. What a spectrum of a real signal cannot have, an imaginary part at frequency 0 say, is
+    left out of account.""",
+            {
+                "DtypeError": "If the spectrum is not complex.",
+                "ShapeError": "If it has fewer dimensions, or `fft_length` does not fit them.",
+            },
+        ),
+        examples,
     )
-
-
-def _example_text(call: str, result: str) -> str:
-    return f">>> tg.function(lambda: tg.{call}).sync()\n    {result}"
 
 
 _FLAT, _ROWS = "[1 + 0j, 1, 1, 1]", "[[1 + 0j, 1], [1, 1]]"
 
-fft: Unary = _complex_transform(
-    "fft", 1, False, _example_text(f"fft({_FLAT})", "array([4.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)")
-)
-ifft: Unary = _complex_transform(
-    "ifft", 1, True, _example_text(f"ifft({_FLAT})", "array([1.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)")
-)
+fft: Unary = _complex_transform("fft", 1, False, {_FLAT: "array([4.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)"})
+ifft: Unary = _complex_transform("ifft", 1, True, {_FLAT: "array([1.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)"})
 fft2d: Unary = _complex_transform(
     "fft2d",
     2,
     False,
-    _example_text(f"fft2d({_ROWS})", "array([[4.+0.j, 0.+0.j],\n           [0.+0.j, 0.+0.j]], dtype=complex64)"),
+    {_ROWS: "array([[4.+0.j, 0.+0.j],\n       [0.+0.j, 0.+0.j]], dtype=complex64)"},
 )
 ifft2d: Unary = _complex_transform(
     "ifft2d",
     2,
     True,
-    _example_text(f"ifft2d({_ROWS})", "array([[1.+0.j, 0.+0.j],\n           [0.+0.j, 0.+0.j]], dtype=complex64)"),
+    {_ROWS: "array([[1.+0.j, 0.+0.j],\n       [0.+0.j, 0.+0.j]], dtype=complex64)"},
 )
 fft3d: Unary = _complex_transform(
     "fft3d",
     3,
     False,
-    _example_text(f"fft3d([{_ROWS}])", "array([[[4.+0.j, 0.+0.j],\n            [0.+0.j, 0.+0.j]]], dtype=complex64)"),
+    {f"[{_ROWS}]": "array([[[4.+0.j, 0.+0.j],\n        [0.+0.j, 0.+0.j]]], dtype=complex64)"},
 )
 ifft3d: Unary = _complex_transform(
     "ifft3d",
     3,
     True,
-    _example_text(f"ifft3d([{_ROWS}])", "array([[[1.+0.j, 0.+0.j],\n            [0.+0.j, 0.+0.j]]], dtype=complex64)"),
+    {f"[{_ROWS}]": "array([[[1.+0.j, 0.+0.j],\n        [0.+0.j, 0.+0.j]]], dtype=complex64)"},
 )
 
 rfft: OfRealSignal = _real_spectrum(
-    "rfft", 1, _example_text("rfft([1.0, 0.0, 0.0, 0.0])", "array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)")
+    "rfft", 1, {"[1.0, 0.0, 0.0, 0.0]": "array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)"}
 )
 rfft2d: OfRealSignal = _real_spectrum(
     "rfft2d",
     2,
-    _example_text(
-        "rfft2d([[1.0, 2.0], [3.0, 4.0]])",
-        "array([[10.+0.j, -2.+0.j],\n           [-4.+0.j,  0.+0.j]], dtype=complex64)",
-    ),
+    {"[[1.0, 2.0], [3.0, 4.0]]": "array([[10.+0.j, -2.+0.j],\n       [-4.+0.j,  0.+0.j]], dtype=complex64)"},
 )
 rfft3d: OfRealSignal = _real_spectrum(
     "rfft3d",
     3,
-    _example_text(
-        "rfft3d(tg.ones([1, 2, 2]), [1, 2, 4])",
-        "array([[[4.+0.j, 2.-2.j, 0.+0.j],\n            [0.+0.j, 0.+0.j, 0.+0.j]]], dtype=complex64)",
-    ),
+    {
+        "tg.ones([1, 2, 2]), [1, 2, 4]": "array([[[4.+0.j, 2.-2.j, 0.+0.j],\n"
+        "        [0.+0.j, 0.+0.j, 0.+0.j]]], dtype=complex64)"
+    },
 )
 
-irfft: OfRealSignal = _real_signal(
-    "irfft", 1, _example_text("irfft([2 + 0j, 1, 0])", "array([1. , 0.5, 0. , 0.5], dtype=float32)")
-)
+irfft: OfRealSignal = _real_signal("irfft", 1, {"[2 + 0j, 1, 0]": "array([1. , 0.5, 0. , 0.5], dtype=float32)"})
 irfft2d: OfRealSignal = _real_signal(
     "irfft2d",
     2,
-    _example_text("irfft2d([[4 + 0j, 0], [0, 0]])", "array([[1., 1.],\n           [1., 1.]], dtype=float32)"),
+    {"[[4 + 0j, 0], [0, 0]]": "array([[1., 1.],\n       [1., 1.]], dtype=float32)"},
 )
 irfft3d: OfRealSignal = _real_signal(
-    "irfft3d", 3, _example_text("irfft3d([[[3 + 0j, 0]]], [1, 1, 3])", "array([[[1., 1., 1.]]], dtype=float32)")
+    "irfft3d", 3, {"[[[3 + 0j, 0]]], [1, 1, 3]": "array([[[1., 1., 1.]]], dtype=float32)"}
 )

@@ -8,7 +8,7 @@ from ...base.errors import ShapeError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
-from ..support.window_texts import fill_docstring, of_convolution
+from ..support.window_texts import of_convolution
 from ..support.windows import Sliding, channels_first_again, channels_last
 from . import convolution_operations  # noqa: F401  it declares the operations
 
@@ -24,7 +24,7 @@ def apply_convolution(images: Any, filters: Any, sliding: Sliding, name: str | N
 
 
 @public
-@fill_docstring(of_convolution(2))
+@of_convolution(2).complete
 def conv2d(
     input: Any,
     filter: Any,
@@ -43,20 +43,12 @@ def conv2d(
     filter : Tensor of the same dtype, of shape [height, width, input channels, output channels]
         Fewer input channels, a divisor of the channels of the images, make a convolution in groups, each with its
         share of the output channels (Krizhevsky et al., 2012).
-    strides : {strides}
-    padding : {padding}
-    data_format : {data_format}
-    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, with as many channels as `filter` has output channels. Values of two bytes are added up in
         float32.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -72,7 +64,7 @@ def conv2d(
 
 
 @public
-@fill_docstring(of_convolution(1))
+@of_convolution(1).complete
 def conv1d(
     value: Any,
     filters: Any,
@@ -88,19 +80,11 @@ def conv1d(
     ----------
     value : floating Tensor of shape [batch, length, channels]
     filters : Tensor of the same dtype, of shape [length, input channels, output channels]
-    stride : {strides}
-    padding : {padding}
-    data_format : {data_format}
-    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype and shape [batch, windows, output channels].
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -113,7 +97,7 @@ def conv1d(
 
 
 @public
-@fill_docstring(of_convolution(3))
+@of_convolution(3).complete
 def conv3d(
     input: Any,
     filter: Any,
@@ -129,19 +113,11 @@ def conv3d(
     ----------
     input : floating Tensor of shape [batch, depth, height, width, channels]
     filter : Tensor of the same dtype, of shape [depth, height, width, input channels, output channels]
-    strides : {strides}
-    padding : {padding}
-    data_format : {data_format}
-    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, with as many channels as `filter` has output channels.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -153,7 +129,7 @@ def conv3d(
 
 
 @public
-@fill_docstring(of_convolution())
+@of_convolution().complete
 def convolution(
     input: Any,
     filter: Any,
@@ -170,19 +146,11 @@ def convolution(
     input : floating Tensor of rank 3, 4 or 5
     filter : Tensor of the same dtype and rank, which has to be known
         Its shape is [*window, input channels, output channels].
-    padding : {padding}
-    strides : {strides}
-    dilation_rate : {dilations}
-    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Of the same dtype and rank.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -203,7 +171,7 @@ def convolution(
 
 
 @public
-@fill_docstring(of_convolution(2))
+@of_convolution(2).complete
 def atrous_conv2d(value: Any, filters: Any, rate: Any, padding: Any, name: str | None = None) -> Tensor:
     """Convolve images with filters whose elements are `rate` apart: `conv2d` with dilations.
 
@@ -211,17 +179,11 @@ def atrous_conv2d(value: Any, filters: Any, rate: Any, padding: Any, name: str |
     ----------
     value : floating Tensor of shape [batch, height, width, channels]
     filters : Tensor of the same dtype, of shape [height, width, input channels, output channels]
-    rate : {dilations}
-    padding : {padding}
 
     Returns
     -------
     Tensor
         Of the same dtype.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------

@@ -8,7 +8,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
-from ..support.window_texts import fill_docstring, of_transposed
+from ..support.window_texts import of_transposed
 from ..support.windows import Sliding, channels_first_again, channels_last
 from . import convolution_operations  # noqa: F401  it declares the operations
 
@@ -27,7 +27,7 @@ def _apply_transposed(g: Any, filters: Any, shape: Any, sliding: Sliding, name: 
 
 
 @public
-@fill_docstring(of_transposed(2))
+@of_transposed(2).complete
 def conv2d_transpose(
     value: Any,
     filter: Any,
@@ -48,19 +48,11 @@ def conv2d_transpose(
     filter : Tensor of the same dtype, of shape [height, width, output channels, channels]
     output_shape : int32 or int64 vector
         Shape of the result; `conv2d` of such images has to return the shape of `value`.
-    strides : {strides}
-    padding : {padding}
-    data_format : {data_format}
-    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `output_shape`.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -73,7 +65,7 @@ def conv2d_transpose(
 
 
 @public
-@fill_docstring(of_transposed(1))
+@of_transposed(1).complete
 def conv1d_transpose(
     input: Any,
     filters: Any,
@@ -92,19 +84,11 @@ def conv1d_transpose(
     filters : Tensor of the same dtype, of shape [length, output channels, channels]
     output_shape : int32 or int64 vector
         Shape of the result; `conv1d` of such sequences has to return the shape of `input`.
-    strides : {strides}
-    padding : {padding}
-    data_format : {data_format}
-    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `output_shape`.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -116,7 +100,7 @@ def conv1d_transpose(
 
 
 @public
-@fill_docstring(of_transposed(3))
+@of_transposed(3).complete
 def conv3d_transpose(
     value: Any,
     filter: Any,
@@ -135,19 +119,11 @@ def conv3d_transpose(
     filter : Tensor of the same dtype, of shape [depth, height, width, output channels, channels]
     output_shape : int32 or int64 vector
         Shape of the result; `conv3d` of such volumes has to return the shape of `value`.
-    strides : {strides}
-    padding : {padding}
-    data_format : {data_format}
-    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `output_shape`.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -160,7 +136,7 @@ def conv3d_transpose(
 
 
 @public
-@fill_docstring(of_transposed(2))
+@of_transposed(2).complete
 def conv2d_backprop_input(
     input_sizes: Any,
     filter: Any,
@@ -181,19 +157,11 @@ def conv2d_backprop_input(
         As for `conv2d`.
     out_backprop : Tensor of the same dtype
         Gradient of the result.
-    strides : {strides}
-    padding : {padding}
-    data_format : {data_format}
-    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `input_sizes`.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -207,7 +175,7 @@ def conv2d_backprop_input(
 
 
 @public
-@fill_docstring(of_transposed(2))
+@of_transposed(2).complete
 def conv2d_backprop_filter(
     input: Any,
     filter_sizes: Any,
@@ -228,19 +196,11 @@ def conv2d_backprop_filter(
         Shape of the filters.
     out_backprop : Tensor of the same dtype
         Gradient of the result.
-    strides : {strides}
-    padding : {padding}
-    data_format : {data_format}
-    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `filter_sizes`.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------

@@ -11,13 +11,13 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.bits import ensure_shape
 from ..array.shapes import reshape
-from ..support.window_texts import fill_docstring, of_convolution
+from ..support.window_texts import of_convolution
 from ..support.windows import Sliding, is_channels_first
 from .convolution import apply_convolution
 
 
 @public
-@fill_docstring(of_convolution(2))
+@of_convolution(2).complete
 def depthwise_conv2d(
     input: Any,
     filter: Any,
@@ -30,15 +30,12 @@ def depthwise_conv2d(
 ) -> Tensor:
     """Convolve each channel of images separately.
 
+    The arguments `rate` and `dilations` are two names of one argument.
+
     Parameters
     ----------
     input : floating Tensor of shape [batch, height, width, channels]
     filter : Tensor of the same dtype, of shape [height, width, channels, multiplier]
-    strides : {strides}
-    padding : {padding}
-    data_format : {data_format}
-    rate, dilations : {dilations}
-        Two names of the same argument.
 
     Returns
     -------
@@ -109,7 +106,7 @@ def _with_channels(images: Tensor, channels: int, first: bool) -> Tensor:
 
 
 @public
-@fill_docstring(of_convolution(2))
+@of_convolution(2).complete
 def separable_conv2d(
     input: Any,
     depthwise_filter: Any,
@@ -123,25 +120,18 @@ def separable_conv2d(
 ) -> Tensor:
     """Convolve each channel separately, then mix the channels of each pixel (Chollet, 2016).
 
+    The arguments `rate` and `dilations` are two names of one argument.
+
     Parameters
     ----------
     input : floating Tensor of shape [batch, height, width, channels]
     depthwise_filter : Tensor of the same dtype, of shape [height, width, channels, multiplier]
     pointwise_filter : Tensor of the same dtype, of shape [1, 1, channels * multiplier, output channels]
-    strides : {strides}
-    padding : {padding}
-    data_format : {data_format}
-    rate, dilations : {dilations}
-        Two names of the same argument.
 
     Returns
     -------
     Tensor
         Of the same dtype, with the output channels of `pointwise_filter`.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------

@@ -10,7 +10,7 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_dtype, static_ints
 from ..support.common import shape_of
-from ..support.window_texts import fill_docstring, of_pooling
+from ..support.window_texts import of_pooling
 from ..support.windows import Sliding, is_channels_first, window_attrs
 from . import pooling_kernels, window_maxima  # noqa: F401  they declare the operations
 
@@ -20,7 +20,7 @@ def _apply_pool(type: str, value: Any, window: Any, sliding: Sliding, name: str 
 
 
 @public
-@fill_docstring(of_pooling(2))
+@of_pooling(2).complete
 def max_pool(
     value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
@@ -31,18 +31,11 @@ def max_pool(
     Parameters
     ----------
     value : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
-    ksize, strides : {ksize}
-    padding : {padding}
-    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: a row and column for each window.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -57,7 +50,7 @@ def max_pool(
 
 
 @public
-@fill_docstring(of_pooling(2))
+@of_pooling(2).complete
 def avg_pool(
     value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
@@ -66,18 +59,11 @@ def avg_pool(
     Parameters
     ----------
     value : Tensor of a floating dtype, of shape [batch, height, width, channels]
-    ksize, strides : {ksize}
-    padding : {padding}
-    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: a row and column for each window.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -90,7 +76,7 @@ def avg_pool(
 
 
 @public
-@fill_docstring(of_pooling(1))
+@of_pooling(1).complete
 def max_pool1d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NWC", name: str | None = None
 ) -> Tensor:
@@ -99,18 +85,11 @@ def max_pool1d(
     Parameters
     ----------
     input : Tensor of an integer or floating dtype, of shape [batch, width, channels]
-    ksize, strides : {ksize}
-    padding : {padding}
-    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: a column for each window.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -122,7 +101,7 @@ def max_pool1d(
 
 
 @public
-@fill_docstring(of_pooling(1))
+@of_pooling(1).complete
 def avg_pool1d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NWC", name: str | None = None
 ) -> Tensor:
@@ -131,18 +110,11 @@ def avg_pool1d(
     Parameters
     ----------
     input : Tensor of a floating dtype, of shape [batch, width, channels]
-    ksize, strides : {ksize}
-    padding : {padding}
-    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: a column for each window.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -154,7 +126,7 @@ def avg_pool1d(
 
 
 @public
-@fill_docstring(of_pooling(3))
+@of_pooling(3).complete
 def max_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC", name: str | None = None
 ) -> Tensor:
@@ -163,18 +135,11 @@ def max_pool3d(
     Parameters
     ----------
     input : Tensor of an integer or floating dtype, of shape [batch, depth, height, width, channels]
-    ksize, strides : {ksize}
-    padding : {padding}
-    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: an element for each window.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -187,7 +152,7 @@ def max_pool3d(
 
 
 @public
-@fill_docstring(of_pooling(3))
+@of_pooling(3).complete
 def avg_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC", name: str | None = None
 ) -> Tensor:
@@ -196,18 +161,11 @@ def avg_pool3d(
     Parameters
     ----------
     input : Tensor of a floating dtype, of shape [batch, depth, height, width, channels]
-    ksize, strides : {ksize}
-    padding : {padding}
-    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: an element for each window.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -220,7 +178,7 @@ def avg_pool3d(
 
 
 @public
-@fill_docstring(of_pooling(2))
+@of_pooling(2).complete
 def max_pool_with_argmax(
     input: Any,
     ksize: Any,
@@ -236,9 +194,6 @@ def max_pool_with_argmax(
     Parameters
     ----------
     input : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
-    ksize, strides : {ksize}
-    padding : {padding}
-    data_format : {data_format}
     output_dtype : dtype-like
         int32 or int64.
     include_batch_in_index : bool
@@ -250,10 +205,6 @@ def max_pool_with_argmax(
         As of `max_pool`.
     argmax : Tensor of `output_dtype`
         Of the same shape: the index of the first largest element in the flattened image.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------
@@ -272,7 +223,7 @@ def max_pool_with_argmax(
 
 
 @public
-@fill_docstring(of_pooling())
+@of_pooling().complete
 def pool(
     input: Any,
     window_shape: Any,
@@ -285,6 +236,8 @@ def pool(
 ) -> Tensor:
     """Pool windows over one to three dimensions, with or without gaps in them.
 
+    Padding never counts, while TensorFlow counts padding as zeros where windows have gaps.
+
     Parameters
     ----------
     input : Tensor of a floating dtype, of shape [batch, ..., channels]
@@ -292,22 +245,15 @@ def pool(
     window_shape : int or sequence of int
         Size of the windows: a number for each spatial dimension.
     pooling_type : {'MAX', 'AVG'}
-    padding : {padding}
-        TensorFlow counts padding as zeros where windows have gaps.
     dilation_rate : int or sequence of int, optional
         Distance between elements of a window; 1 without gaps.
     strides : int or sequence of int, optional
         Distance between windows, 1 by default.
-    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: an element for each window.
-
-    Raises
-    ------
-    {errors}
 
     Examples
     --------

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ...base import dtypes
+from ...base.docstrings import Family, name_function, show_calls
 from ...base.dtypes import DType
 from ...ir import entry
 from ...ir.apply import apply
@@ -47,6 +47,8 @@ _DTYPES = {
     dtypes.VALUES: "any dtype",
 }
 _RESULTS = {"T": "Of the same dtype", "bool": "Of dtype bool", "T.real": "Of the real dtype"}
+_NAME = {"name": "str, optional\n    Name of the operation."}
+_RAISES = {"DtypeError": "If an operand has another dtype."}
 
 
 def is_sparse(x: Any) -> bool:
@@ -114,8 +116,9 @@ def declare_unary(
             return x.with_values(apply(type, x.values, name=name))  # type: ignore[no-any-return]
         return apply(type, x, name=name)
 
-    operand = f"x : Tensor{' or SparseTensor' if keeps_zero else ''} of {describe_dtypes(where)}"
-    return _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.", examples)
+    operand = f"Tensor{' or SparseTensor' if keeps_zero else ''} of {describe_dtypes(where)}"
+    family = Family({"x": operand, **_NAME}, f"Tensor\n    {_RESULTS[output]} and its shape.", _RAISES)
+    return _publish(public, function, summary, family, examples)
 
 
 def declare_binary(
@@ -152,8 +155,9 @@ def declare_binary(
     def public(x: Any, y: Any, name: str | None = None) -> Tensor:
         return apply(type, x, y, name=name)
 
-    operands = f"x, y : Tensor of {describe_dtypes(where)}\n        Same dtype; shapes broadcast."
-    return _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.", examples)
+    operands = f"Tensor of {describe_dtypes(where)}\n    Same dtype; shapes broadcast."
+    family = Family({"x, y": operands, **_NAME}, f"Tensor\n    {_RESULTS[output]} and broadcast shape.", _RAISES)
+    return _publish(public, function, summary, family, examples)
 
 
 def _unary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], list[Any]]:
@@ -175,54 +179,12 @@ def describe_dtypes(where: tuple[DType, ...]) -> str:
     return _DTYPES.get(where) or "dtype " + " or ".join(d.name for d in where)
 
 
-def example_section(function: str, examples: Mapping[str, str]) -> str:
-    """Return the docstring section with example calls of a public function and their outputs.
-
-    Parameters
-    ----------
-    function : str
-        Name of the function.
-    examples : mapping of str to str
-        Arguments, as a call is written, and Python's output of the result.
-
-    Returns
-    -------
-    str
-        Indented like the docstring of a function.
-    """
-    imports = "numpy as np, tagloom as tg" if any("np." in arguments for arguments in examples) else "tagloom as tg"
-    lines = ["Examples", "--------", f">>> import {imports}"]
-    for arguments, shown in examples.items():
-        lines += [f">>> tg.function(lambda: tg.{function}({arguments})).sync()", shown]
-    return textwrap.indent("\n".join(lines), "    ")
-
-
-def _publish(function: F, name: str, summary: str, operands: str, result: str, examples: Mapping[str, str] | None) -> F:
+def _publish(function: F, name: str, summary: str, family: Family, examples: Mapping[str, str] | None) -> F:
     """Set the name, module and docstring of a family's public function, and publish the function."""
-    function.__name__ = function.__qualname__ = name
     # Two frames up: the module that called `declare_unary` or `declare_binary`.
     function.__module__ = sys._getframe(2).f_globals["__name__"]
-    function.__doc__ = f"""{summary}
-
-    Parameters
-    ----------
-    {operands}
-    name : str, optional
-        Name of the operation.
-
-    Returns
-    -------
-    Tensor
-        {result}
-
-    Raises
-    ------
-    DtypeError
-        If an operand has another dtype.
-
-{example_section(name, examples) if examples else ""}
-    """
-    return entry.public(function)
+    shown = show_calls(name, examples) if examples else ""
+    return entry.public(family.complete(name_function(function, name, summary), shown))
 
 
 def keep_dtype(kernel: Kernel) -> Kernel:

@@ -1,17 +1,12 @@
-"""Docstring texts shared by convolutions and pooling: their parameters and errors.
-
-A docstring refers to a text by its name in braces after the function's own parameter name: ``stride : {strides}``.
-"""
+"""Docstring families of convolutions and pooling: their shared parameters and errors."""
 
 from __future__ import annotations
 
+import functools
 import textwrap
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
 
+from ...base.docstrings import Family
 from .windows import LAYOUTS
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _SAME = "SAME pads so that there are ``ceil(size / stride)`` windows."
 
@@ -33,70 +28,69 @@ def _list_formats(rank: int | None) -> str:
     return f"{{{', '.join(map(repr, (*last, *first)))}}}"
 
 
-def of_convolution(rank: int | None = None) -> dict[str, str]:
-    """Return the texts of a convolution over `rank` spatial dimensions; over any number when None."""
-    return {
-        "strides": f"int or sequence of int\nFrom one window to the next. {_text_on_numbers(rank)}",
-        "padding": "{'VALID', 'SAME'} or sequence of pairs\n"
-        f"VALID has only windows that lie inside. {_SAME} {_text_on_pairs(rank)} Padding is zeros.",
-        "data_format": f"{_list_formats(rank)}, optional\n"
+def _entry(kind: str, text: str) -> str:
+    """Return the entry of a parameter: its type, and a description, filled to the width of a line."""
+    return kind + "\n" + textwrap.indent(textwrap.fill(text, 112), "    ")
+
+
+def _padding(rank: int | None, contents: str) -> str:
+    text = f"VALID has only windows that lie inside. {_SAME} {_text_on_pairs(rank)} {contents}"
+    return _entry("{'VALID', 'SAME'} or sequence of pairs", text)
+
+
+@functools.cache
+def of_convolution(rank: int | None = None) -> Family:
+    """Return the family of convolutions over `rank` spatial dimensions; over any number when None."""
+    strides = _entry("int or sequence of int", f"From one window to the next. {_text_on_numbers(rank)}")
+    dilations = _entry("int or sequence of int", f"Distance of the elements in a window. {_text_on_numbers(rank)}")
+    formats = _entry(
+        f"{_list_formats(rank)}, optional",
         "Whether channels are the last dimension (the default), or the second, which is transposed before and after.",
-        "dilations": f"int or sequence of int\nDistance of the elements in a window. {_text_on_numbers(rank)}",
-        "errors": "ShapeError\n"
-        "    If ranks or channels do not fit, or no window fits into the input.\n"
-        "GraphError\n"
-        "    If strides, padding, dilations or data format are none.",
-    }
+    )
+    return Family(
+        {
+            "strides": strides,
+            "stride": strides,
+            "padding": _padding(rank, "Padding is zeros."),
+            "data_format": formats,
+            "rate, dilations": dilations,
+            "dilations": dilations,
+            "dilation_rate": dilations,
+            "rate": dilations,
+        },
+        raises={
+            "ShapeError": "If ranks or channels do not fit, or no window fits into the input.",
+            "GraphError": "If strides, padding, dilations or data format are none.",
+        },
+    )
 
 
-def of_transposed(rank: int) -> dict[str, str]:
-    """Return the texts of operations from a convolution's result back to its input, or to its filters."""
-    errors = "ShapeError\n    If a convolution of these shapes does not give such a result, as far as they are known.\n"
-    return {**of_convolution(rank), "errors": errors + of_convolution(rank)["errors"].partition("input.\n")[2]}
+@functools.cache
+def of_transposed(rank: int) -> Family:
+    """Return the family of operations from a convolution's result back to its input, or to its filters."""
+    wrong = "If a convolution of these shapes does not give such a result, as far as they are known."
+    family = of_convolution(rank)
+    return Family(family.parameters, raises={**family.raises, "ShapeError": wrong})
 
 
-def of_pooling(rank: int | None = None) -> dict[str, str]:
-    """Return the texts of pooling over `rank` spatial dimensions; over any number when None."""
-    return {
-        "ksize": "int or sequence of int\n"
-        f"Size of the windows, and how far they are from one another. {_text_on_numbers(rank)}",
-        "padding": "{'VALID', 'SAME'} or sequence of pairs\n"
-        f"VALID has only windows that lie inside. {_SAME} {_text_on_pairs(rank)} Padding never counts.",
-        "data_format": f"{_list_formats(rank)}, optional\n"
-        "Whether channels are the last dimension (the default), or the second.",
-        "errors": "ShapeError\n"
-        "    If a window is larger than the input, or has nothing but padding; in a step, as the cause of an OpError.\n"
-        "GraphError\n"
-        "    If sizes, strides, padding or data format are none.",
-    }
+@functools.cache
+def of_pooling(rank: int | None = None) -> Family:
+    """Return the family of pooling over `rank` spatial dimensions; over any number when None."""
+    size = f"Size of the windows, and how far they are from one another. {_text_on_numbers(rank)}"
+    empty = "If a window is larger than the input, or has nothing but padding; in a step, as the cause of an OpError."
+    return Family(
+        {
+            "ksize, strides": _entry("int or sequence of int", size),
+            "padding": _padding(rank, "Padding never counts."),
+            "data_format": _entry(
+                f"{_list_formats(rank)}, optional",
+                "Whether channels are the last dimension (the default), or the second.",
+            ),
+        },
+        raises={"ShapeError": empty, "GraphError": "If sizes, strides, padding or data format are none."},
+    )
 
 
-def fill_docstring(texts: Mapping[str, str]) -> Callable[[F], F]:
-    """Return a decorator replacing names in braces in a function's docstring by texts.
-
-    Parameters
-    ----------
-    texts : mapping of str to str
-        The text of a parameter has its type in the first line; the text of errors is a whole section.
-    """
-
-    def put_texts(function: F) -> F:
-        lines = []
-        for line in (function.__doc__ or "").split("\n"):
-            before, brace, name = line.rstrip().removesuffix("}").rpartition("{")
-            known = brace and line.rstrip().endswith("}") and name in texts
-            lines += _laid_out(before, texts[name]) if known else [line]
-        function.__doc__ = "\n".join(lines)
-        return function
-
-    return put_texts
-
-
-def _laid_out(before: str, text: str) -> list[str]:
-    """Return the lines of a text after the name of its parameter, or of a section after its indent."""
-    indent = before[: len(before) - len(before.lstrip())]
-    first, _, rest = text.partition("\n")
-    if not before.strip():
-        return textwrap.indent(text, indent).split("\n")
-    filled = textwrap.wrap(rest, 120 - len(indent) - 4)
-    return [before + first, *textwrap.indent("\n".join(filled), indent + " " * 4).split("\n")]
+def padding_alone(family: Family) -> Family:
+    """Return a family with the text of its parameter `padding` only."""
+    return Family({"padding": family.parameters["padding"]})

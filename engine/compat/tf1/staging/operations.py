@@ -21,6 +21,8 @@ from ....ir.traits import Effect
 from ....kernels.core.async_result import AsyncResult
 from ....kernels.queues.queue_base import kept
 from ....ops.queues.elements import ElementSpec, are_copied
+from ....ops.queues.operations import prepare_then_put
+from ....ops.queues.taking import kernel_outputs
 from ....ops.support.common import infer_nothing, infer_scalar
 from ....ops.support.context import KernelContext
 from ....ops.support.shared import SharedKind
