@@ -383,7 +383,8 @@ class StepSwapper:
             If the host has no memory for a value in the file.
         """
         if not isinstance(entry.location, Extent):
-            return entry.location  # type: ignore[no-any-return]
+            array: Array = entry.location
+            return array
         disk = self._tiers.disk
         assert disk is not None
         block = self._tiers.staging.take(self._device, entry.shape, entry.dtype)

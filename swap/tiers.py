@@ -86,7 +86,8 @@ class Tiers:
         """Return a swapped-out value as a host array, read at once if in the file."""
         if isinstance(entry.location, Extent):
             return self.read_now(entry, None)
-        return entry.location  # type: ignore[no-any-return]
+        array: Array = entry.location
+        return array
 
     def read_now(self, entry: SwapEntry, into: Array | None) -> Array:
         """Copy a swapped-out value at once into a host array, by default a new array; return the array."""

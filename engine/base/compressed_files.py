@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from .errors import GraphError
 
@@ -50,7 +50,7 @@ def open_for_reading(path: str, compression: str = "auto") -> BinaryIO:
     """
     kind = _choose_compression(path, compression)
     if kind == "gzip":
-        return gzip.open(path)  # type: ignore[return-value]
+        return cast(BinaryIO, gzip.open(path))
     file = open(path, "rb")  # noqa: SIM115
     # `_ZlibReader` is a raw file, which has no readline and may return fewer bytes than asked for.
     return io.BufferedReader(_ZlibReader(file), _PIECE) if kind == "zlib" else file
@@ -67,7 +67,7 @@ def open_for_writing(path: str, compression: str = "auto") -> BinaryIO:
     """
     kind = _choose_compression(path, compression)
     if kind == "gzip":
-        return gzip.open(path, "wb")  # type: ignore[return-value]
+        return cast(BinaryIO, gzip.open(path, "wb"))
     file = open(path, "wb")  # noqa: SIM115
     return io.BufferedWriter(_ZlibWriter(file), _PIECE) if kind == "zlib" else file
 

@@ -289,7 +289,8 @@ def kind_of(cls: type) -> Kind | None:
     """Return the kind of container of a class, or None if its instances are leaves."""
     kind = _KINDS.get(cls, _UNKNOWN)
     if kind is not _UNKNOWN:
-        return kind  # type: ignore[no-any-return]
+        known: Kind | None = kind
+        return known
     # A registration overrides what the class is by its bases.
     found = _kind_by_registry(cls) or _kind_by_bases(cls)
     if cls.__module__.partition(".")[0] in _OWN:
@@ -327,7 +328,8 @@ def find_registered(name: str) -> Callable[[Any, list[Any]], Any]:
     entries = {} if registry is None else registry.get(namespace=NAMESPACE)
     for cls, entry in entries.items():
         if entry.kind.name == "CUSTOM" and _name_of(cls) == name:
-            return entry.unflatten_func  # type: ignore[no-any-return]
+            build: Callable[..., Any] = entry.unflatten_func
+            return build
     raise ValueError(f"a container of class {name}, which is not registered: import its module, or register it")
 
 

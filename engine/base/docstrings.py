@@ -105,14 +105,15 @@ def show_calls(function: str, examples: Mapping[str, str]) -> str:
 
 def _parameter_names(function: Any) -> list[str]:
     """Return the names of the parameters, without the object, in the order of the signature."""
-    called = inspect.unwrap(function.__init__ if isinstance(function, type) else function)
+    is_class = isinstance(function, type)
+    called = inspect.unwrap(function.__init__ if is_class else function)
     code = called.__code__
     # Read from the code: `inspect.signature` costs ten times as much, for each public function at import.
     ends = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     names = list(code.co_varnames[: ends[1]])
     if code.co_flags & inspect.CO_VARARGS:
         names.insert(ends[0], code.co_varnames[ends[1]])
-    return names[1:] if isinstance(function, type) else names
+    return names[1:] if is_class else names
 
 
 def _split_sections(text: str) -> tuple[str, dict[str, str]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from .errors import DtypeError
+
+float_info: Callable[[Any], Any] = ml_dtypes.finfo  # of bfloat16 too; without types in its library
 
 
 class DType:
@@ -80,7 +83,7 @@ class DType:
         if self.is_integer:
             return int(getattr(np.iinfo(self.numpy), which))
         if self.is_floating:
-            return float(getattr(ml_dtypes.finfo(self.numpy), which))  # type: ignore[no-untyped-call]
+            return float(getattr(float_info(self.numpy), which))
         raise DtypeError(
             "only integers and floats have limits", wanted="such a dtype", got=self, hint="see its real part"
         )

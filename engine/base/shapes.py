@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn, overload
@@ -78,12 +79,7 @@ class Shape:
     @property
     def num_elements(self) -> int | None:
         """Product of the dimensions, or None unless fully known."""
-        if not self.is_fully_known:
-            return None
-        product = 1
-        for d in self.dims:
-            product *= d  # type: ignore[operator]
-        return product
+        return math.prod(self.as_tuple()) if self.is_fully_known else None
 
     def as_tuple(self) -> tuple[int, ...]:
         """Return the dimensions of a fully known shape."""

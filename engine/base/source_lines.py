@@ -43,12 +43,12 @@ def user_source() -> Source | None:
 
     In a worker thread, return the line noted by `note_caller`.
     """
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_DEMO) or not (file.startswith(_NOT_THE_USER) or _is_of_package(frame)):
             return Source(file, frame.f_lineno, frame.f_code.co_name)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return _caller.get()
 
 

@@ -341,7 +341,8 @@ class DatasetIterator:
             Tuples, lists and dicts of numbers, strings, bytes and elements; a `Checkpointer` can save the dict if its
             elements are made of arrays, numbers, strings and bytes.
         """
-        return build_deferred(self.deferred_state())  # type: ignore[no-any-return]
+        state: dict[str, Any] = build_deferred(self.deferred_state())
+        return state
 
     def deferred_state(self) -> dict[str, Any]:
         """Return the `state` with slow parts `Deferred`, to be written in a thread."""

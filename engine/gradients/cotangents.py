@@ -64,7 +64,8 @@ def add_up(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices
             hint="fetch what is read from it; this is a mistake of the gradient rules, please report it",
         )
     if len(contributions) == 1:
-        return contributions[0]  # type: ignore[no-any-return]
+        only: Tensor | IndexedSlices = contributions[0]
+        return only
     with _enter_common_device(contributions):
         return _sum_contributions(contributions, like)
 
@@ -80,10 +81,10 @@ def _sum_contributions(contributions: Sequence[Any], like: Tensor) -> Tensor | I
     if all(isinstance(c, IndexedSlices) for c in contributions):
         return _concatenate_slices(contributions)
     if like.dtype is series:
-        total = contributions[0]
+        total: Tensor = contributions[0]
         for part in contributions[1:]:
             total = apply("SeriesAdd", total, part)
-        return total  # type: ignore[no-any-return]
+        return total
     return add(*[densify(c) for c in contributions])
 
 

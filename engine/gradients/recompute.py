@@ -75,7 +75,8 @@ def _forward_instance(region: Region) -> list[Tensor]:
     if "frame" not in derived:
         with scopes.inside(region):
             derived["frame"], _ = apply("Instance")
-    return derived["frame"].op.outputs  # type: ignore[no-any-return]
+    outputs: list[Tensor] = derived["frame"].op.outputs
+    return outputs
 
 
 class Recompute(ForwardValues):
@@ -302,4 +303,5 @@ def _find_segment_beginnings(op: Operation) -> Operation:
         branches = [new_region("middle of a segment"), new_region("beginning of a segment")]
         make_cond(derived["begins"], branches, [], name=f"{op.name}/begins", source=op.source)
     # Found through its predicate, which the Cond is the first to consume.
-    return derived["begins"].consumers()[0]  # type: ignore[no-any-return]
+    choice: Operation = derived["begins"].consumers()[0]
+    return choice

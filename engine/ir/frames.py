@@ -35,7 +35,8 @@ class Frames:
     def of_output(self, op: Operation) -> str:
         """Return the frame in which the operation's outputs arrive."""
         if op.role is Role.ENTER:
-            return op.attrs["frame_name"]  # type: ignore[no-any-return]
+            name: str = op.attrs["frame_name"]
+            return name
         return self.infos[self.of[op]].parent if op.role in LEAVES_FRAME else self.of[op]
 
 

@@ -121,9 +121,9 @@ class Loop:
             if missing:
                 work += missing
             else:
-                slopes = [found[t] for t in inner]
-                known = inner and None not in slopes
-                found[work.pop()] = _slope_of_result(top.op, slopes) if known else self._own_slope(top)  # type: ignore[arg-type]
+                slopes = [slope for t in inner if (slope := found[t]) is not None]
+                known = inner and len(slopes) == len(inner)
+                found[work.pop()] = _slope_of_result(top.op, slopes) if known else self._own_slope(top)
         return found[tensor]
 
     def _integer_operands(self, tensor: Tensor) -> list[Tensor]:

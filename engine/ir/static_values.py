@@ -41,7 +41,8 @@ def _hands_on(op: Operation, casts: bool) -> bool:
 
 def _value_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     if tensor.op.is_constant:
-        return tensor.op.attrs["value"]  # type: ignore[no-any-return]
+        value: np.ndarray[Any, Any] = tensor.op.attrs["value"]
+        return value
     shape = static_shape(tensor) if tensor.dtype.is_integer and tensor.rank == 1 else None
     if shape is not None and shape.is_fully_known:
         return np.asarray(shape.as_tuple(), tensor.dtype.numpy)
@@ -74,4 +75,5 @@ def static_dimension(tensor: Tensor) -> int | None:
     if found is None or found.rank != 1 or found[0] is None:
         return None
     tensor.graph.unfeedable.update(chain)
-    return found[0]  # type: ignore[no-any-return]
+    size: int = found[0]
+    return size

@@ -44,7 +44,8 @@ def is_structured(op: Operation) -> bool:
 
 def saved_outputs(op: Operation) -> list[SavedOutput]:
     """Return the saved values, in the order of the outputs after the ordinary results."""
-    return op.attrs["saved_outputs"]  # type: ignore[no-any-return]
+    saved: list[SavedOutput] = op.attrs["saved_outputs"]
+    return saved
 
 
 def num_results(op: Operation) -> int:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def _call_public(function: str, *arguments: Any) -> Tensor:
-    return load(function)(*arguments)  # type: ignore[no-any-return]
+    result: Tensor = load(function)(*arguments)
+    return result
 
 
 def _apply_operation(type: str, *inputs: Any, **attrs: Any) -> Tensor:
@@ -327,7 +328,8 @@ class Tensor(Operators):
         if PART not in self._derived:
             self._refuse_conversion("is no variable, and no part of one", "assign to a Variable v, or to v[1:3]")
         variable, key = self._derived[PART]
-        return variable.assign_part(key, value, name, ordered=ordered)  # type: ignore[no-any-return]
+        updated: Tensor = variable.assign_part(key, value, name, ordered=ordered)
+        return updated
 
     @property
     def name(self) -> str:

@@ -171,7 +171,8 @@ def _extra_agrees(op: Operation, extra: SavedOutput, output: Tensor) -> Complain
         return "a saved value is of the wrong kind", _EXTRA_KINDS[op.role], extra.kind
     if (extra.value is None) != (extra.kind == "trip"):
         return "a saved value has no value", "a tensor, unless it is a trip count", extra
-    wanted = {"series": dtypes.series, "trip": dtypes.int64}.get(extra.kind) or extra.value.dtype  # type: ignore[union-attr]
+    # A saved value without a value is a trip count, as checked above.
+    wanted = dtypes.int64 if extra.value is None else dtypes.series if extra.kind == "series" else extra.value.dtype
     if output.dtype is not wanted:
         return "a saved value has the wrong dtype", wanted, output.dtype
     if op.is_cond and not 0 <= extra.branch < len(op.regions):

@@ -27,7 +27,7 @@ def _flatten_classes(labels: Any, predictions: Any, weights: Any) -> tuple[Tenso
     labels = in_dtype(labels, int64)
     predictions = of_one_shape(labels, in_dtype(predictions, int64))
     _, factors = apply_weights(ones_like(labels, float32), weights)
-    return tuple(reshape(x, [-1]) for x in (labels, predictions, factors))  # type: ignore[return-value]
+    return reshape(labels, [-1]), reshape(predictions, [-1]), reshape(factors, [-1])
 
 
 def _check_num_classes(num_classes: Any) -> int:

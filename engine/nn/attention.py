@@ -296,7 +296,7 @@ class TransformerEncoderLayer(Module):
 
     def forward(self, x: Any, mask: Any = None, causal: bool = False, training: Any = False) -> Tensor:
         """Return sequences like `x`, [batch, places, size]; `mask`, `causal` and `training` are as for attention."""
-        x = convert_to_tensor(x, self._dtype if not hasattr(x, "dtype") else None)
+        y = convert_to_tensor(x, self._dtype if not hasattr(x, "dtype") else None)
 
         def apply_attention(y: Tensor) -> Tensor:
             return self.drops[0](self.attention(y, mask=mask, causal=causal, training=training), training)
@@ -306,8 +306,8 @@ class TransformerEncoderLayer(Module):
 
         # `norm_first` leaves the residual path free of normalizations, so that deep stacks train without warm-up.
         for norm, part in zip(self.norms, (apply_attention, apply_hidden_layers), strict=True):
-            x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
-        return x  # type: ignore[no-any-return]
+            y = y + part(norm(y)) if self.norm_first else norm(y + part(y))
+        return y
 
     def _feed_forward(self, x: Tensor, training: Any) -> Tensor:
         between = self.drops[1](self.activation(self.hidden(x)), training)

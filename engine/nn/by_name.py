@@ -54,11 +54,12 @@ def as_initializer(given: Any) -> Callable[..., Any]:
         return initializers.constant_initializer(given)
     # A function that cannot take a shape and a dtype makes the value by itself.
     if not takes(given, ([], as_dtype("float32"))):
-        return given  # type: ignore[no-any-return]
+        function: Callable[..., Any] = given
+        return function
     return lambda shape, dtype: given(shape, dtype)  # pass both arguments also to functions with defaults
 
 
-def as_activation(given: Any) -> Callable[[Any], Any]:
+def as_activation(given: Any) -> Callable[[Any], Tensor]:
     """Return a function as activation, the activation of a name, or the identity for None."""
     if isinstance(given, str):
         if given not in _ACTIVATIONS:

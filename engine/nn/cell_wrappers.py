@@ -248,4 +248,5 @@ class DeviceWrapper(CellWrapper):
         output, state : structure of Tensor
         """
         with device(self.device):
-            return self.cell(inputs, state)  # type: ignore[no-any-return]
+            result: tuple[Any, Any] = self.cell(inputs, state)
+            return result

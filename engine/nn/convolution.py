@@ -101,7 +101,7 @@ class Convolution(Lazy):
         if self.bias is not None:
             # Channels first: one bias per channel, broadcast over the pixels that follow.
             y = y + (reshape(self.bias, [-1, *[1] * self.rank]) if self.channels_first else self.bias)
-        return self.activation(y)  # type: ignore[no-any-return]
+        return self.activation(y)
 
 
 class Conv1D(Convolution):

@@ -94,7 +94,7 @@ class Dense(Lazy):
             y = matmul(x, self.kernel)
         else:  # a single matrix product, so that its gradient is a single product too
             y = _with_rows_of(x, matmul(reshape(x, [-1, self.input_size]), self.kernel), self.units)
-        return self.activation(y if self.bias is None else y + self.bias)  # type: ignore[no-any-return]
+        return self.activation(y if self.bias is None else y + self.bias)
 
 
 def _with_rows_of(x: Tensor, y: Tensor, units: int) -> Tensor:

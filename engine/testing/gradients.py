@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -239,9 +239,9 @@ class _Check:
 
     def _choose_places(self, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         size = int(np.prod(shape, dtype=np.int64))
-        chosen = range(size)
+        chosen: Iterable[int] = range(size)
         if size > self.differences.elements:
-            chosen = sorted(self.random.choice(size, self.differences.elements, replace=False))  # type: ignore[assignment]
+            chosen = sorted(self.random.choice(size, self.differences.elements, replace=False).tolist())
         for flat in chosen:
             yield tuple(int(index) for index in np.unravel_index(flat, shape)) if shape else ()
 

@@ -283,7 +283,8 @@ class LBFGS:
         result = _make_result(end, packing.unpack_vector)
         # The last trial need not be the best: assign the final position.
         with control_dependencies(_assign_values(variables, result.position)):
-            return nest.map_structure(identity, result)  # type: ignore[no-any-return]
+            assigned: LBFGSResult = nest.map_structure(identity, result)
+            return assigned
 
 
 def _assign_values(variables: Sequence[Variable], values: Sequence[Tensor]) -> list[Any]:

@@ -154,8 +154,9 @@ def run_iterations(objective: Objective, x: Tensor, options: Options) -> State:
         constant(0),
         constant(1),
     )
-    return while_loop(  # type: ignore[no-any-return]
+    end: State = while_loop(
         lambda s: logical_not(s.converged | s.failed) & (s.iterations < options.max_iterations),
         lambda s: _run_iteration(objective, s, options),
         [start],
     )
+    return end

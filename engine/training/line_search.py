@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
-
+from ..base.dtypes import float_info
 from ..frontend.control.loops import while_loop
 from ..ir.apply import constant
 from ..ir.tensor import Tensor
@@ -100,7 +99,7 @@ def line_search(
 
 def machine_epsilon(x: Tensor) -> float:
     """Return the machine epsilon of a tensor's dtype."""
-    return float(ml_dtypes.finfo(x.dtype.numpy).eps)  # type: ignore[no-untyped-call]
+    return float(float_info(x.dtype.numpy).eps)
 
 
 def _update_search(s: _Search, new: Point, start: Point) -> _Search:

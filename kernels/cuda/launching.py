@@ -76,7 +76,8 @@ def find_function(xp: Any, code: str, name: str, dtype: _Type, elements: int, gr
 def _compile_function(xp: Any, code: str, name: str, options: tuple[str, ...]) -> Function:
     """Return a kernel by name, compiled once per source and options; the cache holds 1024."""
     try:
-        return xp.RawModule(code=read_source("prelude.cu") + code, options=options).get_function(name)  # type: ignore[no-any-return]
+        function: Function = xp.RawModule(code=read_source("prelude.cu") + code, options=options).get_function(name)
+        return function
     except MemoryError:
         raise
     except Exception as error:  # CuPy's compile error, or an ImportError without NVRTC

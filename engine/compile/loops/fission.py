@@ -124,11 +124,13 @@ class _Fission:
 
     def _read_rows(self, op: Operation, rows: Tensor, indices: Tensor) -> Tensor:
         """Return the rows read, in the order of iterations: a slice if the numbers are evenly spaced."""
-        numbers = self.loop.values(taken_row(op)[1], self.count)  # type: ignore[index]
+        row = taken_row(op)
+        numbers = None if row is None else self.loop.values(row[1], self.count)
+        assert numbers is not None, op  # checked when the operation was lifted
         builder = Builder(self.loop.op.region, op, "rows")
-        first, last = int(numbers[0]), int(numbers[-1])  # type: ignore[index]
-        step = int(numbers[1]) - first if self.count > 1 else 1  # type: ignore[index]
-        if np.array_equal(numbers, first + step * np.arange(self.count)):  # type: ignore[arg-type]
+        first, last = int(numbers[0]), int(numbers[-1])
+        step = int(numbers[1]) - first if self.count > 1 else 1
+        if np.array_equal(numbers, first + step * np.arange(self.count)):
             stop = last + (1 if step > 0 else -1)
             spec = (slice(first, stop if stop >= 0 else None, step),)
             return rows if spec == (slice(0, rows.shape[0], 1),) else builder.tensor("StridedSlice", rows, spec=spec)

@@ -93,14 +93,15 @@ def bound_kernel(op: Operation, xp: Any, source: KernelSource) -> Callable[..., 
     definition = op.definition
     assert definition.kernel is not None, op
     own = source.find(op)
+    kernel: Callable[..., Any]
     if own is not None:
-        kernel: Any = own.bind(op, xp)
+        kernel = own.bind(op, xp)
     else:
         attrs = {key: op.attrs[key] for key in definition.attrs}
         kernel = functools.partial(definition.kernel, xp, **attrs)
     if len(op.outputs) == 1 and (definition.signature.outputs[0].many or definition.signature.outputs[0].count):
         kernel = functools.partial(_unwrap_single_output, kernel)
-    return kernel  # type: ignore[no-any-return]
+    return kernel
 
 
 class _Builder:

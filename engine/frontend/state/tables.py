@@ -210,7 +210,7 @@ class HashTable(LookupTable):
     @classmethod
     def _make_from_content(
         cls, spec: tuple[Any, Any, Any], content: Content, shared_name: str | None, name: str
-    ) -> Any:
+    ) -> HashTable:
         # Contents of a file have neither keys nor values to check before a step reads the file.
         table = cls.__new__(cls)
         LookupTable.__init__(table, *spec, content, shared_name, name)
@@ -272,10 +272,9 @@ class HashTable(LookupTable):
                 got=f"key_column={key_column}, value_column={value_column}, delimiter={delimiter!r}",
                 hint="from_file(path, 'string', 'int64', -1, key_column=0, value_column=1)",
             )
-        table: HashTable = cls._make_from_content(
+        return cls._make_from_content(
             (key_dtype, value_dtype, default_value), FileContent(name_of, split_lines), shared_name, name
         )
-        return table
 
     @property
     def initializer(self) -> Operation:

@@ -135,7 +135,7 @@ def index_to_string_table_from_tensor(
     """
     texts = _convert_mapping(mapping, string)
     content = GivenContent(list(range(len(texts))), texts)
-    return HashTable._make_from_content(("int64", string, default_value), content, None, name)  # type: ignore[no-any-return]
+    return HashTable._make_from_content(("int64", string, default_value), content, None, name)
 
 
 @public
@@ -226,7 +226,7 @@ def index_to_string_table_from_file(
     content = FileContent(
         os.fspath(vocabulary_file), lambda lines: (range(len(lines)), lines), _checked_size(vocab_size)
     )
-    return HashTable._make_from_content(("int64", string, default_value), content, None, name)  # type: ignore[no-any-return]
+    return HashTable._make_from_content(("int64", string, default_value), content, None, name)
 
 
 def _convert_mapping(mapping: Any, dtype: DType | None) -> Array:

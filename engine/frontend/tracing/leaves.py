@@ -60,7 +60,8 @@ def dtype_hint(leaf: Any) -> DType | None:
     """Return the dtype a literal beside this leaf should take."""
     if hasattr(leaf, "with_flow") or not isinstance(getattr(leaf, "dtype", None), DType):
         return None
-    return leaf.dtype  # type: ignore[no-any-return]
+    dtype: DType = leaf.dtype
+    return dtype
 
 
 def is_weak_leaf(leaf: Any) -> bool:

@@ -391,7 +391,8 @@ def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
     if len(lengths) != num or rest < 0 or sum(lengths) != x.shape[axis]:
         raise ValueError(f"split: sizes {sizes.tolist()} do not make {num} parts of {x.shape[axis]} rows")
     # xp.split takes the ends of all pieces except the last
-    return xp.split(x, np.cumsum(lengths)[:-1].tolist(), axis=axis)  # type: ignore[no-any-return]
+    pieces: list[Any] = xp.split(x, np.cumsum(lengths)[:-1].tolist(), axis=axis)
+    return pieces
 
 
 define(

@@ -266,7 +266,8 @@ def _vector_entries(vector: Any) -> list[Any]:
     tensor = index_tensor(vector)
     value = static_value(tensor)
     if value is not None:
-        return value.tolist()  # type: ignore[no-any-return]
+        entries: list[Any] = value.tolist()
+        return entries
     if tensor.rank != 1 or tensor.shape[0] is None:
         raise GraphError(
             "the length of this vector has to be known while the graph is built",

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
-
+from ...base.dtypes import float_info
 from ...base.errors import DtypeError
 from ...ir.apply import apply, as_typed, convert_to_tensor
 from ...ir.entry import public
@@ -489,7 +488,7 @@ def assert_near(
             hint="use assert_equal for integers",
         )
     # Ten epsilons as in TensorFlow, of ml_dtypes because NumPy does not know bfloat16.
-    default = 10 * float(ml_dtypes.finfo(x.dtype.numpy).eps)  # type: ignore[no-untyped-call]
+    default = 10 * float(float_info(x.dtype.numpy).eps)
     relative, absolute = (scalar_like(default, x) if each is None else each for each in (rtol, atol))
     allowed = convert_to_tensor(absolute, x.dtype) + apply("Abs", y) * relative
     condition = apply("LessEqual", apply("Abs", x - y), allowed)

@@ -59,7 +59,8 @@ def _image_of_known_rank(image: Any, what: str) -> Tensor:
 
 def _image_sizes(image: Tensor) -> tuple[Size, Size]:
     """Return height and width of images, as Python integers where they are known."""
-    height, width = (dimension_of(image, image.rank + axis) for axis in _AXES.values())  # type: ignore[operator]
+    assert image.rank is not None
+    height, width = (dimension_of(image, image.rank + axis) for axis in _AXES.values())
     return height, width
 
 

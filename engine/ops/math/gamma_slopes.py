@@ -125,7 +125,8 @@ def _by_sum(a: Array, x: Array, order: int) -> Array:
             term[i] = (term[i] * x - term[i - 1]) / (a + k)
         total += term
     # x / a is the factor of the sum, divided by the density.
-    return x / a * math.factorial(order) * _multiply_series(_power_over_gamma(a + 1, x, order), total)[order]  # type: ignore[no-any-return]
+    slopes: Array = x / a * math.factorial(order) * _multiply_series(_power_over_gamma(a + 1, x, order), total)[order]
+    return slopes
 
 
 def _by_fraction(a: Array, x: Array, order: int) -> Array:
@@ -146,7 +147,8 @@ def _by_fraction(a: Array, x: Array, order: int) -> Array:
         # Comparisons with NaN are false, so that NaN ends the loop too.
         if not (np.abs(change - one) > _EPSILON).any():
             break
-    return x * math.factorial(order) * _multiply_series(_power_over_gamma(a, x, order), value)[order]  # type: ignore[no-any-return]
+    slopes: Array = x * math.factorial(order) * _multiply_series(_power_over_gamma(a, x, order), value)[order]
+    return slopes
 
 
 def _by_normal(a: Array, x: Array, order: int) -> Array:
@@ -166,7 +168,8 @@ def _by_normal(a: Array, x: Array, order: int) -> Array:
         moved[0] += 1 / (k * (k + 1))
     moved = _multiply_series(moved, m) + inverse / 6
     moved[0] += 1
-    return math.factorial(order - 1) * _multiply_series(_power_over_gamma(a, x, order), moved)[order - 1]  # type: ignore[no-any-return]
+    slopes: Array = math.factorial(order - 1) * _multiply_series(_power_over_gamma(a, x, order), moved)[order - 1]
+    return slopes
 
 
 def zeta_slopes(x: Array, q: Array, order: int) -> Array:
@@ -200,7 +203,8 @@ def _euler_maclaurin(x: Array, q: Array, order: int) -> Array:
         total += bernoulli / math.factorial(2 * j) * _multiply_series(rising, power) * last ** (1.0 - 2 * j)
         for k in (2 * j - 1, 2 * j):
             rising = _multiply_series(rising, _series_to_order(order, x + k, np.ones_like(x)))
-    return total[order] * math.factorial(order)  # type: ignore[no-any-return]
+    slopes: Array = total[order] * math.factorial(order)
+    return slopes
 
 
 def _power_series(base: Array, x: Array, order: int) -> Array:

@@ -147,7 +147,8 @@ def _log_slopes(a: Tensor, x: Tensor, order: int) -> Tensor:
     found: list[Any] = [1.0]
     for n in range(order):
         found.append(sum(math.comb(n, k) * found[n - k] * slopes[k] for k in range(n + 1)))
-    return found[order]  # type: ignore[no-any-return]
+    slope: Tensor = found[order]
+    return slope
 
 
 def _igamma_slope_gradient(op: Operation, g: Tensor) -> list[Any]:

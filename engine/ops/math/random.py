@@ -120,7 +120,8 @@ def seed_or_next(seed: int | None) -> int:
     made = scopes.get_default_graph().collections.setdefault("random_seeds", [])
     # Numbered in the order of building, so that the same program draws the same numbers.
     made.append(_OWN_SEEDS + len(made))
-    return made[-1]  # type: ignore[no-any-return]
+    number: int = made[-1]
+    return number
 
 
 def _infer_drawn_shape(op: Operation) -> Shape:
@@ -129,7 +130,8 @@ def _infer_drawn_shape(op: Operation) -> Shape:
 
 def copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
     """Return numbers drawn by the host as an array of the library `xp`."""
-    return xp.asarray(np.asarray(drawn).astype(dtype.numpy, copy=False))  # type: ignore[no-any-return]
+    copied: Array = xp.asarray(np.asarray(drawn).astype(dtype.numpy, copy=False))
+    return copied
 
 
 def _compute_uniform(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
@@ -298,8 +300,8 @@ def scale_draw(draw: Tensor, high: Any, low: Any) -> Tensor:
     """Return draws from [0, 1) scaled to [`low`, `high`)."""
     if _is_number(low, 0) and _is_number(high, 1):
         return draw
-    low, high = convert_to_tensor(low, draw.dtype), convert_to_tensor(high, draw.dtype)
-    return draw * (high - low) + low  # type: ignore[no-any-return]
+    first, last = convert_to_tensor(low, draw.dtype), convert_to_tensor(high, draw.dtype)
+    return draw * (last - first) + first
 
 
 def _is_number(value: Any, number: int) -> bool:

@@ -90,7 +90,8 @@ def _read_fft_length(fft_length: Any, rank: int) -> list[Any]:
         ]
     if (known < 1).any():
         raise ShapeError("a transform has to have a length", wanted="1 or more", got=known, hint="see fft_length")
-    return known.tolist()  # type: ignore[no-any-return]
+    sizes: list[Any] = known.tolist()
+    return sizes
 
 
 _WHERE = ("", "the last dimension", "the last two dimensions", "the last three dimensions")

@@ -53,7 +53,8 @@ class FirstInFirstOut:
 
     def element(self, entry: Any) -> Element:
         """Return the element of an entry."""
-        return entry[1]  # type: ignore[no-any-return]
+        element: Element = entry[1]
+        return element
 
     def elements_of(self, entries: Iterable[Any]) -> list[Element]:
         """Return the elements of entries."""
@@ -168,7 +169,8 @@ class InRing(FirstInFirstOut):
 
     def element(self, entry: Any) -> Element:
         """Return the element of an entry with a single element."""
-        return entry[0]  # type: ignore[no-any-return]
+        element: Element = entry[0]
+        return element
 
     def elements_of(self, entries: Iterable[Any]) -> list[Element]:
         """Return the elements of entries."""
@@ -185,7 +187,8 @@ class InRing(FirstInFirstOut):
         """Return the entries' elements stacked along a new first axis."""
         # A single entry of rows is the batch already, without a copy.
         if len(entries) == 1 and len(entries[0][1]) > 1:
-            return entries[0][0]  # type: ignore[no-any-return]
+            rows: Element = entries[0][0]
+            return rows
         parts = [_rows_of_entry(*entry) for entry in entries]
         return tuple(map(np.concatenate, zip(*parts, strict=True))) if parts else self.ring.pop_rows(0)
 
@@ -278,7 +281,8 @@ class SmallestFirst(FirstInFirstOut):
 
     def element(self, entry: Any) -> Element:
         """Return the element of an entry."""
-        return entry[2]  # type: ignore[no-any-return]
+        element: Element = entry[2]
+        return element
 
     def give_back(self, entries: list[Any]) -> None:
         """Put entries back; their numbers keep them before their equals."""
@@ -330,7 +334,8 @@ class Shuffled(FirstInFirstOut):
 
     def element(self, entry: Any) -> Element:
         """Return the element of an entry."""
-        return entry[1]  # type: ignore[no-any-return]
+        element: Element = entry[1]
+        return element
 
     def give_back(self, entries: list[Any]) -> None:
         """Put entries back in their places (or the last place, in a shorter queue); the number of draws stays."""

@@ -44,7 +44,8 @@ def draw_classes(xp: Any, draw: np.random.Generator, logits: Any, count: int, dt
         # Gumbel-max: the argmax of logits plus Gumbel noise has the distribution softmax(logits).
         noise = xp.asarray(draw.gumbel(size=(len(rows), classes)))
         samples[start : start + step] = xp.argmax(logits[rows] + noise, axis=-1)
-    return samples.reshape(len(logits), count)  # type: ignore[no-any-return]
+    drawn: Array = samples.reshape(len(logits), count)
+    return drawn
 
 
 def categorical_shape(op: Operation) -> Shape:
@@ -120,7 +121,8 @@ def _compute_shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any
     if not value.ndim:
         raise ValueError("random_shuffle takes rows, got a scalar")
     order = instance_generator(context, seed, instance).permutation(value.shape[0])
-    return value[xp.asarray(order), ...]  # type: ignore[no-any-return]
+    shuffled: Array = value[xp.asarray(order), ...]
+    return shuffled
 
 
 define(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ...base import dtypes
-from ...base.dtypes import DType
+from ...base.dtypes import DType, float_info
 from ...base.errors import DtypeError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, as_typed, convert_to_tensor
@@ -128,7 +127,7 @@ def at_least_smallest(draw: Tensor) -> Tensor:
 
 def _smallest_normal(dtype: DType) -> float:
     """Return the smallest normal number of a dtype."""
-    return float(ml_dtypes.finfo(dtype.numpy).smallest_normal)  # type: ignore[no-untyped-call]
+    return float(float_info(dtype.numpy).smallest_normal)
 
 
 def _compute_poisson(

@@ -205,7 +205,8 @@ def _compute_stateless_shuffle(xp: Any, value: Any, key: Any) -> Array:
         raise ValueError("stateless_shuffle takes rows, got a scalar")
     # The host orders the row numbers; the rows themselves may be on a device.
     order = np.random.Generator(words_of(key)).permutation(value.shape[0])
-    return value[xp.asarray(order), ...]  # type: ignore[no-any-return]
+    shuffled: Array = value[xp.asarray(order), ...]
+    return shuffled
 
 
 define(

@@ -27,7 +27,8 @@ def shape_source(tensor: Tensor) -> Tensor:
             work += missing
         else:
             work.pop()._derived.setdefault(_KEY, _agreed_source(top))
-    return tensor._derived[_KEY]  # type: ignore[no-any-return]
+    source: Tensor = tensor._derived[_KEY]
+    return source
 
 
 def _agreed_source(tensor: Tensor) -> Tensor:

@@ -156,7 +156,8 @@ def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
         spatial_axes(attrs), attrs["window"], attrs["strides"], attrs["rates"], _padding_per_axis(attrs), strict=True
     )
     for axis, *how in each:
-        image[axis] = None if image[axis] is None else _static_count(image[axis], *how)  # type: ignore[arg-type]
+        size = image[axis]
+        image[axis] = None if size is None else _static_count(size, *how)
     return Shape(image)
 
 

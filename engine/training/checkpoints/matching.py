@@ -400,8 +400,9 @@ def _is_castable(old: DType, new: DType) -> bool:
         return True
     if old.is_complex and new.is_complex:
         return True
-    exact = old.numpy is not None and new.numpy is not None and old.is_numeric and new.is_numeric
-    return exact and np.can_cast(old.numpy, new.numpy)  # type: ignore[arg-type]
+    if old.numpy is None or new.numpy is None:
+        return False
+    return old.is_numeric and new.is_numeric and np.can_cast(old.numpy, new.numpy)
 
 
 def _require_all(path: str, found: Matched) -> None:

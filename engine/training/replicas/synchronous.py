@@ -210,7 +210,8 @@ def _await_newer_step(tokens: FIFOQueue, local: Tensor, now: Tensor) -> Tensor:
     def take_tokens(step: Tensor) -> Tensor:
         return maximum(step, tokens.dequeue_many(maximum(tokens.size(), 1))[-1])
 
-    return while_loop(needs_more, take_tokens, [now], back_prop=False)  # type: ignore[no-any-return]
+    step: Tensor = while_loop(needs_more, take_tokens, [now], back_prop=False)
+    return step
 
 
 def _request_device(device: str) -> Any:

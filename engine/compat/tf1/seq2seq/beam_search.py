@@ -283,7 +283,8 @@ class BeamSearchDecoder(Decoder):
         -------
         int32 Tensor
         """
-        return state.lengths  # type: ignore[no-any-return]
+        whole: Tensor = state.lengths
+        return whole
 
     def finalize(self, outputs: Any, state: Any, lengths: Tensor) -> tuple[Any, Any]:
         """Return the sequences, and the state unchanged.

@@ -116,7 +116,8 @@ class AccumulatorStorage(SharedResource):
 
     def arrays(self) -> Iterable[Any]:
         """Return the arrays of the sum, if there is one."""
-        return self.sum.arrays()  # type: ignore[no-any-return]
+        arrays: Iterable[Any] = self.sum.arrays()
+        return arrays
 
     def cancel(self, error: BaseException) -> None:
         """Wake all waiting takes with an error."""

@@ -78,14 +78,17 @@ def stack_values(xp: Any, values: list[Any]) -> Array:
         )
     # `concatenate` refuses arrays of rank 0.
     if values[0].size == 0 or values[0].ndim == 0:
-        return xp.stack(values)  # type: ignore[no-any-return]
-    return xp.concatenate(values).reshape(len(values), *values[0].shape)  # type: ignore[no-any-return]
+        stacked: Array = xp.stack(values)
+        return stacked
+    rows: Array = xp.concatenate(values).reshape(len(values), *values[0].shape)
+    return rows
 
 
 def concatenate_values(xp: Any, values: list[Any]) -> Array:
     """Return `numpy.concatenate` of values, some perhaps off the device."""
     if not any(isinstance(value, SwappableArray) for value in values):
-        return xp.concatenate(values)  # type: ignore[no-any-return]
+        joined: Array = xp.concatenate(values)
+        return joined
     bounds = [0, *accumulate(value.shape[0] for value in values)]
     shape = (bounds[-1], *values[0].shape[1:])
     return _copy_pieces(xp, values, shape, lambda result: [result[a:b] for a, b in pairwise(bounds)])

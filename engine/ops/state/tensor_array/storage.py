@@ -429,7 +429,8 @@ class ArrayStorage(Elements, Resource):
                 got=shape,
                 hint="write it first, or give the array an element_shape",
             )
-        return self.xp.zeros(shape.as_tuple(), self.dtype)  # type: ignore[no-any-return]
+        default: Array = self.xp.zeros(shape.as_tuple(), self.dtype)
+        return default
 
     def shape_at(self, index: int) -> Shape:
         """Return the shape of an element, cleared or not, as far as known."""
@@ -448,7 +449,8 @@ class ArrayStorage(Elements, Resource):
                 got=self.element_shape,
                 hint="give the array an element_shape",
             )
-        return self.xp.zeros((0, *shape.as_tuple()), self.dtype)  # type: ignore[no-any-return]
+        empty: Array = self.xp.zeros((0, *shape.as_tuple()), self.dtype)
+        return empty
 
     def _check_equal(self, indices: Any, values: list[Any], context: KernelContext) -> None:
         """Refuse to stack elements of different shapes."""
