@@ -5,6 +5,7 @@ None of them is used at run time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
@@ -35,7 +36,14 @@ class NamedFields(Protocol):
     def _asdict(self) -> dict[str, Any]: ...
 
 
+class HasArray(Protocol):
+    """Array of another library, which NumPy converts."""
+
+    def __array__(self) -> np.ndarray[Any, Any]: ...
+
+
 TensorLike: TypeAlias = "Tensor | AsTensor | np.ndarray[Any, Any] | np.generic | complex | str | bytes"
+ArrayLike: TypeAlias = "TensorLike | HasArray | Sequence[Any]"  # nested sequences too; an array is made of them
 DTypeLike: TypeAlias = "DType | str | type[Any] | np.dtype[Any]"
 Result: TypeAlias = "TensorLike | Operation"  # of a branch: an operation becomes true when it has run
 

@@ -7,6 +7,7 @@ from typing import Any
 from ..frontend.control.scopes import name_scope
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.control.placeholders import stop_gradient
 from ..ops.control.weights import in_dtype, without_last
 from ..ops.math.elementwise import log
@@ -25,9 +26,9 @@ from .weighting import Reduction, compute_weighted_loss, floating_pair
 
 @loss_function
 def hinge_loss(
-    labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
+    labels: ArrayLike,
+    logits: ArrayLike,
+    weights: ArrayLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -56,9 +57,9 @@ def hinge_loss(
 
 @loss_function
 def log_loss(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike = 1.0,
     epsilon: Any = 1e-7,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
@@ -92,9 +93,9 @@ def log_loss(
 
 @loss_function
 def sigmoid_cross_entropy(
-    multi_class_labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
+    multi_class_labels: ArrayLike,
+    logits: ArrayLike,
+    weights: ArrayLike = 1.0,
     label_smoothing: float = 0,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
@@ -138,9 +139,9 @@ def _smooth_labels(labels: Tensor, smoothing: Any, towards: Any) -> Tensor:
 
 @loss_function
 def softmax_cross_entropy(
-    onehot_labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
+    onehot_labels: ArrayLike,
+    logits: ArrayLike,
+    weights: ArrayLike = 1.0,
     label_smoothing: float = 0,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
@@ -182,9 +183,9 @@ def softmax_cross_entropy(
 
 @loss_function
 def sparse_softmax_cross_entropy(
-    labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
+    labels: ArrayLike,
+    logits: ArrayLike,
+    weights: ArrayLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,

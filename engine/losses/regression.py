@@ -8,6 +8,7 @@ from ..base.dtypes import accumulator_dtype
 from ..base.errors import ShapeError
 from ..frontend.control.scopes import name_scope
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.control.weights import fitting_weights, in_dtype, nonzero_indicator
 from ..ops.math.arithmetic import div_no_nan, maximum, minimum, squared_difference
 from ..ops.math.elementwise import abs as absolute
@@ -22,9 +23,9 @@ from .weighting import Reduction, compute_weighted_loss, floating_pair
 
 @loss_function
 def absolute_difference(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -44,9 +45,9 @@ def absolute_difference(
 
 @loss_function
 def mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -67,10 +68,10 @@ def mean_squared_error(
 
 @loss_function
 def huber_loss(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    delta: Any = 1.0,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike = 1.0,
+    delta: ArrayLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -100,10 +101,10 @@ def huber_loss(
 
 @loss_function
 def cosine_distance(
-    labels: Any,
-    predictions: Any,
+    labels: ArrayLike,
+    predictions: ArrayLike,
     axis: Any = None,
-    weights: Any = 1.0,
+    weights: ArrayLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -145,9 +146,9 @@ def cosine_distance(
 
 @loss_function
 def mean_pairwise_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
 ) -> Tensor:

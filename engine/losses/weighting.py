@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..base.dtypes import accumulator_dtype
 from ..base.errors import DtypeError, GraphError
 from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.control.weights import fitting_weights, in_dtype, num_present, of_one_shape, spread_weights
 from ..ops.math.arithmetic import div_no_nan
 from ..ops.math.reductions import reduce_sum
@@ -57,8 +56,8 @@ _ALL = ("none", "weighted_sum", "weighted_sum_over_batch_size", "weighted_mean",
 
 @loss_function
 def compute_weighted_loss(
-    losses: Any,
-    weights: Any = 1.0,
+    losses: ArrayLike,
+    weights: ArrayLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -111,7 +110,7 @@ def _reduce_losses(weighted: Tensor, weights: Tensor, reduction: str) -> Tensor:
     return total
 
 
-def floating_pair(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
+def floating_pair(labels: ArrayLike, predictions: ArrayLike) -> tuple[Tensor, Tensor]:
     """Return labels and predictions of the same shape, in the dtype of the predictions."""
     predictions = convert_to_tensor(predictions)
     if not predictions.dtype.is_floating:

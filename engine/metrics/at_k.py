@@ -13,6 +13,7 @@ from ..base.errors import DtypeError, GraphError, ShapeError
 from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.array.ranking import top_k
 from ..ops.array.shapes import expand_dims
 from ..ops.control.assertions import assert_equal
@@ -134,7 +135,7 @@ def _is_first_occurrence(numbers: Tensor) -> Tensor:
     return logical_not(reduce_any(logical_and(same, is_before), -1))
 
 
-def _find_best_classes(predictions: Any, k: Any) -> Tensor:
+def _find_best_classes(predictions: ArrayLike, k: Any) -> Tensor:
     """Return the numbers of the k best classes of each row, best first."""
     count = static_int(k, "k")
     if count < 1:
@@ -150,7 +151,7 @@ def _share_of_both(part: Tensor, rest: Tensor) -> Tensor:
 
 
 def _count_kinds(
-    kinds: tuple[str, str], labels: Any, best: Tensor, class_id: int | None, weights: Any
+    kinds: tuple[str, str], labels: Any, best: Tensor, class_id: int | None, weights: ArrayLike | None
 ) -> dict[str, Tensor]:
     """Return the weights of the outcomes of two kinds in a step."""
     counts = _Sets(labels, best, class_id).count_outcomes(*kinds)
@@ -163,10 +164,10 @@ _SCORES = "[[0.1, 0.7, 0.2], [0.3, 0.1, 0.6]]"
 @metric(f"[[0], [2]], {_SCORES}, k=2", "0.25", family=RANKED)
 def precision_at_k(
     labels: Any,
-    predictions: Any,
+    predictions: ArrayLike,
     k: int,
     class_id: int | None = None,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -181,10 +182,10 @@ def precision_at_k(
 @metric("[[0], [2]], [[1, 2], [2, 0]]", "0.25", family=RANKED)
 def precision_at_top_k(
     labels: Any,
-    predictions_idx: Any,
+    predictions_idx: ArrayLike,
     k: int | None = None,
     class_id: int | None = None,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -205,10 +206,10 @@ def precision_at_top_k(
 @metric(f"[[0, 1], [2, 0]], {_SCORES}, k=1", "0.5", family=RANKED)
 def recall_at_k(
     labels: Any,
-    predictions: Any,
+    predictions: ArrayLike,
     k: int,
     class_id: int | None = None,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -226,10 +227,10 @@ def recall_at_k(
 @metric("[[0, 1], [2, 0]], [[1], [2]]", "0.5", family=RANKED)
 def recall_at_top_k(
     labels: Any,
-    predictions_idx: Any,
+    predictions_idx: ArrayLike,
     k: int | None = None,
     class_id: int | None = None,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -250,9 +251,9 @@ def recall_at_top_k(
 @metric(f"[[0, 1], [2, 0]], {_SCORES}, k=3", "0.9167", "round(float(session.run(update)), 4)", family=RANKED)
 def average_precision_at_k(
     labels: Any,
-    predictions: Any,
+    predictions: ArrayLike,
     k: int,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -275,7 +276,7 @@ def average_precision_at_k(
         return stream_metric(div_no_nan, sums, float32, metrics_collections, updates_collections)
 
 
-def _take_first_classes(predictions_idx: Any, k: int | None) -> Tensor:
+def _take_first_classes(predictions_idx: ArrayLike, k: int | None) -> Tensor:
     """Return the first k of the best classes; all when k is None."""
     best = _to_class_numbers(predictions_idx, "predictions_idx")
     return best if k is None else best[..., : static_int(k, "k")]

@@ -14,6 +14,7 @@ from ..base.errors import GraphError
 from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply, constant
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.array.concat import stack
 from ..ops.array.shapes import reshape
 from ..ops.control.assertions import assert_greater_equal, assert_less_equal
@@ -27,7 +28,9 @@ from .streaming import Collections, Metric, apply_weights, same_ranks, stream_me
 EPSILON = 1e-7  # keeps quotients finite, as TensorFlow's does
 
 
-def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> dict[str, Tensor]:
+def counts_at(
+    thresholds: Any, labels: ArrayLike, predictions: ArrayLike, weights: ArrayLike | None
+) -> dict[str, Tensor]:
     """Return the total weight of the outcomes of each kind, a vector with an element for each threshold."""
     labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
@@ -64,10 +67,10 @@ class Metrics(Protocol):
 
     def __call__(
         self,
-        labels: Any,
-        predictions: Any,
+        labels: ArrayLike,
+        predictions: ArrayLike,
         thresholds: Sequence[float],
-        weights: Any = None,
+        weights: ArrayLike | None = None,
         metrics_collections: Collections = None,
         updates_collections: Collections = None,
         name: str | None = None,
@@ -85,10 +88,10 @@ def _make_metric_at_thresholds(kind: str, summary: str, needed: Sequence[str], c
     """Return the metric computed from the `needed` counts; its docstring begins with `summary`."""
 
     def compute_at_thresholds(
-        labels: Any,
-        predictions: Any,
+        labels: ArrayLike,
+        predictions: ArrayLike,
         thresholds: Sequence[float],
-        weights: Any = None,
+        weights: ArrayLike | None = None,
         metrics_collections: Collections = None,
         updates_collections: Collections = None,
         name: str | None = None,

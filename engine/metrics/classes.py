@@ -8,6 +8,7 @@ from ..base.dtypes import float32, float64, int64
 from ..base.errors import GraphError
 from ..frontend.control.scopes import name_scope
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.array.concat import stack
 from ..ops.array.creation import ones_like
 from ..ops.array.gather import scatter_nd
@@ -21,7 +22,9 @@ from .family import metric
 from .streaming import Collections, Metric, apply_weights, same_ranks, stream_metric
 
 
-def _flatten_classes(labels: Any, predictions: Any, weights: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _flatten_classes(
+    labels: ArrayLike, predictions: ArrayLike, weights: ArrayLike | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return labels and predictions as int64 vectors, with a weight for each."""
     labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, int64)
@@ -43,10 +46,10 @@ def _check_num_classes(num_classes: Any) -> int:
     line="session.run(update).tolist(), round(float(session.run(value)), 4)  # the mean of 1/2 and 2/3",
 )
 def mean_iou(
-    labels: Any,
-    predictions: Any,
+    labels: ArrayLike,
+    predictions: ArrayLike,
     num_classes: int,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -105,10 +108,10 @@ def mean_iou(
     line="session.run(update).tolist(), float(session.run(value))",
 )
 def mean_per_class_accuracy(
-    labels: Any,
-    predictions: Any,
+    labels: ArrayLike,
+    predictions: ArrayLike,
     num_classes: int,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ..base.dtypes import float32
 from ..base.errors import GraphError
 from ..frontend.control.scopes import name_scope
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.array.argminmax import argmin
 from ..ops.array.gather import gather
 from ..ops.array.layout import reverse
@@ -49,9 +49,9 @@ def _space_thresholds(count: int, given: Sequence[float] | None = None) -> list[
 
 @metric("[0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]", "0.75", line=_ROUNDED, family=SCORES)
 def auc(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike | None = None,
     num_thresholds: int = 200,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
@@ -120,10 +120,10 @@ def _interpolate_area(tp: Tensor, fp: Tensor, fn: Tensor) -> Tensor:
 
 @metric("[0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0", "0.5", line=_ROUNDED, family=SCORES)
 def sensitivity_at_specificity(
-    labels: Any,
-    predictions: Any,
+    labels: ArrayLike,
+    predictions: ArrayLike,
     specificity: float,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     num_thresholds: int = 200,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
@@ -157,10 +157,10 @@ def sensitivity_at_specificity(
 
 @metric("[0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0", "0.5", line=_ROUNDED, family=SCORES)
 def specificity_at_sensitivity(
-    labels: Any,
-    predictions: Any,
+    labels: ArrayLike,
+    predictions: ArrayLike,
     sensitivity: float,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     num_thresholds: int = 200,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,

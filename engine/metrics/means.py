@@ -8,6 +8,7 @@ from ..base.dtypes import float32
 from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.array.where import where
 from ..ops.control.weights import in_dtype, of_one_shape
 from ..ops.math.arithmetic import div_no_nan, squared_difference
@@ -20,7 +21,11 @@ from .streaming import Collections, Metric, apply_weights, result_dtype, same_ra
 
 
 def _stream_mean(
-    values: Tensor, weights: Any, metrics: Collections, updates: Collections, finish: Any = lambda mean: mean
+    values: Tensor,
+    weights: ArrayLike | None,
+    metrics: Collections,
+    updates: Collections,
+    finish: Any = lambda mean: mean,
 ) -> Metric:
     dtype = result_dtype(values)
     # sums and weights of all steps are kept apart: a mean of the means of steps would overrate small batches
@@ -29,7 +34,7 @@ def _stream_mean(
     return stream_metric(lambda total, count: finish(div_no_nan(total, count)), sums, dtype, metrics, updates)
 
 
-def _to_floating(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
+def _to_floating(labels: ArrayLike, predictions: ArrayLike) -> tuple[Tensor, Tensor]:
     """Return labels and predictions in the same shape and floating dtype."""
     dtype = result_dtype(convert_to_tensor(labels), convert_to_tensor(predictions))
     labels, predictions = same_ranks(in_dtype(labels, dtype), in_dtype(predictions, dtype))
@@ -38,8 +43,8 @@ def _to_floating(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
 
 @metric(result=AS_VALUES)
 def mean(
-    values: Any,
-    weights: Any = None,
+    values: ArrayLike,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -68,8 +73,8 @@ def mean(
 
 @metric(result="Of the shape of the values; float64 for float64 values, else float32")
 def mean_tensor(
-    values: Any,
-    weights: Any = None,
+    values: ArrayLike,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -107,9 +112,9 @@ def mean_tensor(
 
 @metric("[1, 2, 3, 4], [1, 2, 3, 0]", "0.75")
 def accuracy(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -130,9 +135,9 @@ def accuracy(
 
 @metric("[1.0, 2.0], [3.0, 2.0]", "2.0", result=AS_VALUES)
 def mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -145,9 +150,9 @@ def mean_squared_error(
 
 @metric("[1.0, 2.0], [4.0, 5.0]", "3.0", result=AS_VALUES)
 def root_mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -161,9 +166,9 @@ def root_mean_squared_error(
 
 @metric("[1.0, 2.0], [3.0, 2.0], weights=[3.0, 1.0]", "1.5", result=AS_VALUES)
 def mean_absolute_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -176,10 +181,10 @@ def mean_absolute_error(
 
 @metric("[1.0, 4.0], [3.0, 2.0], normalizer=[1.0, 4.0]", "1.25", result=AS_VALUES)
 def mean_relative_error(
-    labels: Any,
-    predictions: Any,
-    normalizer: Any,
-    weights: Any = None,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    normalizer: ArrayLike,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -202,10 +207,10 @@ def mean_relative_error(
 
 @metric("[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]], dim=1", "0.5")
 def mean_cosine_distance(
-    labels: Any,
-    predictions: Any,
+    labels: ArrayLike,
+    predictions: ArrayLike,
     dim: Any,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -237,9 +242,9 @@ def mean_cosine_distance(
 
 @metric("[1.0, 2.0, 3.0, 4.0], 2.0", "0.25")
 def percentage_below(
-    values: Any,
-    threshold: Any,
-    weights: Any = None,
+    values: ArrayLike,
+    threshold: ArrayLike,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,

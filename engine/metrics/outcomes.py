@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..base.docstrings import name_function
 from ..base.dtypes import bool_, float32
 from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.control.weights import in_dtype, of_one_shape
 from ..ops.math.arithmetic import div_no_nan
 from ..ops.math.reductions import reduce_sum
@@ -30,7 +31,9 @@ SUMMARIES = {
 }
 
 
-def _count_outcomes(labels: Any, predictions: Any, weights: Any, *kinds: str) -> Mapping[str, Tensor]:
+def _count_outcomes(
+    labels: ArrayLike, predictions: ArrayLike, weights: ArrayLike | None, *kinds: str
+) -> Mapping[str, Tensor]:
     """Return the total weight of the elements of each kind."""
     labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
@@ -53,9 +56,9 @@ class Count(Protocol):
 
     def __call__(
         self,
-        labels: Any,
-        predictions: Any,
-        weights: Any = None,
+        labels: ArrayLike,
+        predictions: ArrayLike,
+        weights: ArrayLike | None = None,
         metrics_collections: Collections = None,
         updates_collections: Collections = None,
         name: str | None = None,
@@ -66,9 +69,9 @@ def _make_count(kind: str, example: str) -> Count:
     """Return the metric counting outcomes of a kind; `example` is the output of its docstring's example."""
 
     def count_outcome(
-        labels: Any,
-        predictions: Any,
-        weights: Any = None,
+        labels: ArrayLike,
+        predictions: ArrayLike,
+        weights: ArrayLike | None = None,
         metrics_collections: Collections = None,
         updates_collections: Collections = None,
         name: str | None = None,
@@ -91,9 +94,9 @@ true_negatives: Count = _make_count("true_negatives", "[1.0, 2.0]")
 
 @metric("[1, 1, 1, 0, 0], [1, 0, 0, 1, 0]", "0.5", family=ANSWERS)
 def precision(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,
@@ -106,9 +109,9 @@ def precision(
 
 @metric("[1, 1, 1, 1, 0], [1, 0, 0, 0, 1]", "0.25", family=ANSWERS)
 def recall(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    weights: ArrayLike | None = None,
     metrics_collections: Collections = None,
     updates_collections: Collections = None,
     name: str | None = None,

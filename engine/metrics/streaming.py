@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from ..ir.apply import convert_to_tensor
 from ..ir.entry import builds
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.array.shapes import expand_dims
 from ..ops.control.effects import group
 from ..ops.control.weights import fitting_weights, in_dtype, spread_weights, without_last
@@ -162,7 +162,7 @@ def result_dtype(*values: Tensor) -> DType:
     return float64 if any(v.dtype is float64 for v in values) else float32
 
 
-def apply_weights(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
+def apply_weights(values: Tensor, weights: ArrayLike | None) -> tuple[Tensor, Tensor]:
     """Return values times their weights, and a weight for each value; 1 where `weights` is None.
 
     Weights may have an additional last dimension of 1, or lack the last dimension of the values: then of whole rows.
@@ -176,7 +176,7 @@ def apply_weights(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
     return values * factor, spread_weights(factor, values)
 
 
-def same_ranks(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
+def same_ranks(labels: ArrayLike, predictions: ArrayLike) -> tuple[Tensor, Tensor]:
     """Return labels and predictions, without a last dimension of 1 present in only one of the two."""
     labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
     labels = without_last(labels, predictions.rank)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..frontend.control.scopes import name_scope
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.array.where import where
 from ..ops.math.arithmetic import maximum, minimum
 from ..ops.math.arithmetic import pow as power
@@ -24,7 +24,11 @@ def _half_wave(part: Tensor) -> Tensor:
 
 @define_schedule
 def cosine_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
+    learning_rate: ArrayLike,
+    global_step: ArrayLike,
+    decay_steps: ArrayLike,
+    alpha: ArrayLike = 0.0,
+    name: str | None = None,
 ) -> Tensor:
     """Decay a learning rate along half a wave of a cosine, then hold it (Loshchilov and Hutter, 2017).
 
@@ -42,12 +46,12 @@ def cosine_decay(
 
 @define_schedule
 def cosine_decay_restarts(
-    learning_rate: Any,
-    global_step: Any,
-    first_decay_steps: Any,
-    t_mul: Any = 2.0,
-    m_mul: Any = 1.0,
-    alpha: Any = 0.0,
+    learning_rate: ArrayLike,
+    global_step: ArrayLike,
+    first_decay_steps: ArrayLike,
+    t_mul: ArrayLike = 2.0,
+    m_mul: ArrayLike = 1.0,
+    alpha: ArrayLike = 0.0,
     name: str | None = None,
 ) -> Tensor:
     """Decay a learning rate along successive half waves of a cosine (Loshchilov and Hutter, 2017).
@@ -96,12 +100,12 @@ def _sum_powers(ratio: Tensor, count: Tensor) -> Tensor:
 
 @define_schedule
 def linear_cosine_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    num_periods: Any = 0.5,
-    alpha: Any = 0.0,
-    beta: Any = 0.001,
+    learning_rate: ArrayLike,
+    global_step: ArrayLike,
+    decay_steps: ArrayLike,
+    num_periods: ArrayLike = 0.5,
+    alpha: ArrayLike = 0.0,
+    beta: ArrayLike = 0.001,
     name: str | None = None,
 ) -> Tensor:
     """Decay a learning rate along a line times a cosine (Bello et al., 2017, "Neural Optimizer Search").
@@ -130,14 +134,14 @@ def linear_cosine_decay(
 
 @define_schedule
 def noisy_linear_cosine_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    initial_variance: Any = 1.0,
-    variance_decay: Any = 0.55,
-    num_periods: Any = 0.5,
-    alpha: Any = 0.0,
-    beta: Any = 0.001,
+    learning_rate: ArrayLike,
+    global_step: ArrayLike,
+    decay_steps: ArrayLike,
+    initial_variance: ArrayLike = 1.0,
+    variance_decay: ArrayLike = 0.55,
+    num_periods: ArrayLike = 0.5,
+    alpha: ArrayLike = 0.0,
+    beta: ArrayLike = 0.001,
     name: str | None = None,
 ) -> Tensor:
     """Decay a learning rate as `linear_cosine_decay`, with noise added to the line (Bello et al., 2017).

@@ -15,6 +15,7 @@ from ..frontend.control.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
 from ..ir.entry import builds
 from ..ir.tensor import Tensor
+from ..ir.typed import ArrayLike
 from ..ops.array.where import where
 from ..ops.math.arithmetic import maximum, minimum
 from ..ops.math.arithmetic import pow as power
@@ -45,7 +46,7 @@ def define_schedule(function: F) -> F:
     return builds(_FAMILY.complete(function))
 
 
-def convert_arguments(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
+def convert_arguments(learning_rate: ArrayLike, global_step: ArrayLike, *others: Any) -> list[Tensor]:
     """Return a learning rate, the number of updates and other scalars in the rate's dtype, or float32 if wider."""
     if global_step is None:
         raise GraphError(
@@ -61,17 +62,17 @@ def convert_arguments(learning_rate: Any, global_step: Any, *others: Any) -> lis
     return [cast_hyperparameter(value, wide) for value in (rate, global_step, *others)]
 
 
-def convert_rate(learning_rate: Any, rate: Tensor) -> Tensor:
+def convert_rate(learning_rate: ArrayLike, rate: Tensor) -> Tensor:
     """Return the rate of a schedule in the dtype of the schedule's `learning_rate`."""
     return cast_hyperparameter(rate, as_dtype(learning_rate.dtype) if hasattr(learning_rate, "dtype") else rate.dtype)
 
 
 @define_schedule
 def exponential_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
+    learning_rate: ArrayLike,
+    global_step: ArrayLike,
+    decay_steps: ArrayLike,
+    decay_rate: ArrayLike,
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
@@ -95,10 +96,10 @@ def _count_periods(number: Tensor, staircase: bool) -> Tensor:
 
 @define_schedule
 def natural_exp_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
+    learning_rate: ArrayLike,
+    global_step: ArrayLike,
+    decay_steps: ArrayLike,
+    decay_rate: ArrayLike,
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
@@ -118,10 +119,10 @@ def natural_exp_decay(
 
 @define_schedule
 def inverse_time_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
+    learning_rate: ArrayLike,
+    global_step: ArrayLike,
+    decay_steps: ArrayLike,
+    decay_rate: ArrayLike,
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
@@ -141,11 +142,11 @@ def inverse_time_decay(
 
 @define_schedule
 def polynomial_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    end_learning_rate: Any = 0.0001,
-    power: Any = 1.0,
+    learning_rate: ArrayLike,
+    global_step: ArrayLike,
+    decay_steps: ArrayLike,
+    end_learning_rate: ArrayLike = 0.0001,
+    power: ArrayLike = 1.0,
     cycle: bool = False,
     name: str | None = None,
 ) -> Tensor:
@@ -250,7 +251,7 @@ def _convert_boundary(boundary: Any, dtype: DType) -> Tensor:
 
 @define_schedule
 def linear_warmup(
-    learning_rate: Any, global_step: Any, warmup_steps: Any, start: Any = 0.0, name: str | None = None
+    learning_rate: ArrayLike, global_step: ArrayLike, warmup_steps: Any, start: Any = 0.0, name: str | None = None
 ) -> Tensor:
     """Raise a learning rate linearly from `start` during `warmup_steps` updates; return the rate itself afterwards.
 
