@@ -100,7 +100,7 @@ class SwapEntry(SwappableArray):
         self.array, self.location, self.state, self.host_backed = None, self.array, State.SWAPPED_OUT, True
 
     def enter_state(
-        self, state: State, *, array: Array | None = None, location: Any = None, copy: Event[Any] | None = None
+        self, state: State, *, array: Array | None = None, location: object = None, copy: Event[Any] | None = None
     ) -> None:
         """Enter another state, with the value's array, location and copy in this state.
 

@@ -123,7 +123,7 @@ class EvictionQueue:
             entry.enter_state(State.CACHED, array=array, location=location)
         return entry, True
 
-    def find_origin(self, array: Any) -> Array | None:
+    def find_origin(self, array: object) -> Array | None:
         """Return the rows of host memory from which an array was copied, if known."""
         known, location = self._origins.get(id(array), (None, None))
         return location if known is not None and known() is array else None  # the id may have been used again

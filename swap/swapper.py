@@ -98,7 +98,7 @@ class StepSwapper:
         self._slots.look()
         return entry
 
-    def save_host_backed(self, value: Any, series: Series, index: int) -> None:
+    def save_host_backed(self, value: object, series: Series, index: int) -> None:
         """Call `save` for an array copied from rows in host memory; do nothing for other values."""
         if self._queue.find_origin(value) is not None:
             self.save(value, series, index)

@@ -42,7 +42,7 @@ class UnreadArray(ABC):
         return self.copy().astype(self.dtype if dtype is None else dtype, copy=False)
 
 
-def as_array(value: Any, dtype: DType | None = None) -> Array:
+def as_array(value: object, dtype: DType | None = None) -> Array:
     """Convert a literal or array-like to an array by the literal rules.
 
     Python ints become int32, floats float32, bools bool, strings string; NumPy's scalars and arrays keep their dtype.
@@ -59,7 +59,7 @@ def as_array(value: Any, dtype: DType | None = None) -> Array:
     return array.astype(found.numpy, copy=False)
 
 
-def as_fed_array(value: Any, dtype: DType) -> Array:
+def as_fed_array(value: object, dtype: DType) -> Array:
     """Convert as `as_array` does; an array too takes `dtype` when its kind fits and its values are in range."""
     kinds = _literal_kinds(value, dtype)
     if kinds is not None:
@@ -82,7 +82,7 @@ def as_fed_array(value: Any, dtype: DType) -> Array:
         raise DtypeError("a value is too large", wanted=dtype, got=largest, hint="scale or clip the values") from error
 
 
-def as_asked_array(value: Any, dtype: DType) -> Array:
+def as_asked_array(value: object, dtype: DType) -> Array:
     """Convert to a dtype requested by name: as `as_fed_array`, and also wherever no value changes.
 
     Booleans become numbers, and whole numbers of a floating dtype integers.
@@ -126,7 +126,7 @@ def _require_range(array: Array, dtype: DType) -> None:
             )
 
 
-def _as_numpy(value: Any) -> Array:
+def _as_numpy(value: object) -> Array:
     """Return an array-like as a NumPy array, imported by DLPack where possible; DtypeError for other objects."""
     imported = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
     array = _import_foreign_array(value) if imported else np.asarray(value)
@@ -175,7 +175,7 @@ def _of_objects(array: Array) -> Array:
     return np.array(array.tolist(), string.numpy)
 
 
-def _of_literal(value: Any, kinds: set[str], dtype: DType | None) -> Array:
+def _of_literal(value: object, kinds: set[str], dtype: DType | None) -> Array:
     """Return a literal as an array of `dtype`, or of its widest kind; DtypeError if a value does not fit."""
     if "s" in kinds and len(kinds) > 1:
         raise DtypeError("a literal holds strings and other values", got=repr(value), hint="use one kind of value")
@@ -202,14 +202,14 @@ def _of_literal(value: Any, kinds: set[str], dtype: DType | None) -> Array:
         ) from error
 
 
-def _without_scalars(value: Any) -> Any:
+def _without_scalars(value: object) -> Any:
     """Return a literal with NumPy's scalars as Python's numbers, because the former wrap around out of range."""
     if isinstance(value, (list, tuple)):
         return [_without_scalars(each) for each in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _literal_kinds(value: Any, dtype: DType | None) -> set[str] | None:
+def _literal_kinds(value: object, dtype: DType | None) -> set[str] | None:
     """Return the kinds of the numbers in a literal that takes `dtype`; None for values with a dtype of their own."""
     if hasattr(value, "__dlpack__") or (dtype is None and isinstance(value, np.generic)):
         return None
@@ -220,7 +220,7 @@ def _literal_kinds(value: Any, dtype: DType | None) -> set[str] | None:
 _PYTHON = ((bool, "?"), (int, "i"), (float, "f"), (complex, "c"), ((str, bytes), "s"))
 
 
-def _kinds_of_literals(value: Any, scalars: bool) -> set[str]:
+def _kinds_of_literals(value: object, scalars: bool) -> set[str]:
     """Return the kinds of the values in nested lists: "a" for arrays, and for NumPy's scalars unless `scalars`."""
     if isinstance(value, (list, tuple)):
         return set().union(*(_kinds_of_literals(v, scalars) for v in value)) if value else set()

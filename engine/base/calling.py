@@ -9,7 +9,7 @@ from typing import Any
 from .errors import GraphError
 
 
-def call(function: Any, arguments: Sequence[Any], what: str, named: Mapping[str, Any] | None = None) -> Any:
+def call(function: object, arguments: Sequence[Any], what: str, named: Mapping[str, Any] | None = None) -> Any:
     """Call a function of the user and return its result.
 
     Parameters

@@ -13,7 +13,7 @@ COMPRESSIONS = ("auto", "gzip", "zlib", "")
 _PIECE = 1 << 16  # bytes read at once
 
 
-def check_compression(compression: Any) -> str:
+def check_compression(compression: object) -> str:
     """Return a compression in lower case, where TensorFlow writes "GZIP"; None stands for no compression.
 
     Raises

@@ -75,7 +75,7 @@ class DeviceSpec:
         return self.within(other)
 
 
-def _first_given(a: Any, b: Any) -> Any:
+def _first_given(a: object, b: object) -> Any:
     return b if a is None else a
 
 

@@ -12,13 +12,13 @@ from .containers import Dicts, kind_of
 from .errors import GraphError
 
 
-def children(structure: Any) -> list[tuple[str, Any]] | None:
+def children(structure: object) -> list[tuple[str, Any]] | None:
     """Return (label, child) pairs of a container, or None for a leaf."""
     kind = kind_of(type(structure))
     return None if kind is None else list(zip(kind.labels(structure), kind.children(structure), strict=True))
 
 
-def is_container(structure: Any) -> bool:
+def is_container(structure: object) -> bool:
     """Return True for a container, False for a leaf."""
     return kind_of(type(structure)) is not None
 
@@ -122,7 +122,7 @@ def pack_as(structure: Any, leaves: list[Any]) -> Any:
     return packed
 
 
-def _pack_leaves(structure: Any, leaves: Iterator[Any]) -> Any:
+def _pack_leaves(structure: object, leaves: Iterator[Any]) -> Any:
     kind = kind_of(type(structure))
     if kind is None:
         for leaf in leaves:
@@ -132,7 +132,7 @@ def _pack_leaves(structure: Any, leaves: Iterator[Any]) -> Any:
     return rebuild([_pack_leaves(part, leaves) for part in parts])
 
 
-def rebuild_as(structure: Any, values: list[Any]) -> Any:
+def rebuild_as(structure: object, values: list[Any]) -> Any:
     """Return a container like `structure` with other children, which may be structures."""
     kind = kind_of(type(structure))
     if kind is None:
@@ -140,7 +140,7 @@ def rebuild_as(structure: Any, values: list[Any]) -> Any:
     return kind.open(structure)[1](values)
 
 
-def make_packer(structure: Any) -> Callable[[list[Any]], Any]:
+def make_packer(structure: object) -> Callable[[list[Any]], Any]:
     """Return a function to arrange leaves in the shape of `structure`, without keeping its leaves alive.
 
     Later changes of the structure's containers have no effect.
@@ -149,7 +149,7 @@ def make_packer(structure: Any) -> Callable[[list[Any]], Any]:
     return lambda leaves: pack(iter(leaves))
 
 
-def _make_packer(structure: Any) -> Callable[[Iterator[Any]], Any]:
+def _make_packer(structure: object) -> Callable[[Iterator[Any]], Any]:
     kind = kind_of(type(structure))
     if kind is None:
         return next
@@ -188,7 +188,7 @@ def map_structure(function: Callable[..., Any], structure: Any, *others: Any) ->
     return rebuild([map_structure(function, part) for part in parts])
 
 
-def _map_together(function: Callable[..., Any], structure: Any, others: tuple[Any, ...]) -> Any:
+def _map_together(function: Callable[..., Any], structure: object, others: tuple[Any, ...]) -> Any:
     """Apply a function to the leaves of several structures; GraphError if their containers differ."""
     for other in others:
         found = difference(structure, other)
@@ -203,12 +203,12 @@ def _map_together(function: Callable[..., Any], structure: Any, others: tuple[An
     return pack_as(structure, [function(*leaves) for leaves in zip(*columns, strict=True)])
 
 
-def with_shards(structure: Any) -> Any:
+def with_shards(structure: object) -> Any:
     """Return a structure with each partitioned variable replaced by the list of its shards."""
     return map_structure(lambda leaf: list(leaf.shards) if hasattr(leaf, "shards") else leaf, structure)
 
 
-def difference(left: Any, right: Any, path: str = "", *, outer: bool = True) -> str | None:
+def difference(left: object, right: object, path: str = "", *, outer: bool = True) -> str | None:
     """Describe the first place where two structures differ, or return None; the outermost sequence type is free."""
     found = _difference_here(left, right, path, outer)
     if found or not is_container(left):
@@ -220,7 +220,7 @@ def difference(left: Any, right: Any, path: str = "", *, outer: bool = True) -> 
     return None
 
 
-def flatten_up_to(like: Any, structure: Any, path: str = "") -> list[Any]:
+def flatten_up_to(like: object, structure: object, path: str = "") -> list[Any]:
     """Return the parts of `structure` at the places of the leaves of `like`: leaves, or structures.
 
     Raises
@@ -236,7 +236,7 @@ def flatten_up_to(like: Any, structure: Any, path: str = "") -> list[Any]:
     return [leaf for label, x, y in _pair_children(like, structure) for leaf in flatten_up_to(x, y, path + label)]
 
 
-def _difference_here(left: Any, right: Any, path: str, outer: bool) -> str | None:
+def _difference_here(left: object, right: object, path: str, outer: bool) -> str | None:
     """Describe how two containers differ apart from their children, or a container and a leaf; None if they agree."""
     where, one, other = path or "the result", kind_of(type(left)), kind_of(type(right))
     if one is None and other is None:
@@ -259,5 +259,5 @@ def _pair_children(left: Any, right: Any) -> list[tuple[str, Any, Any]]:
     return [(label, x, y) for (label, x), (_, y) in zip(a, b, strict=True)]
 
 
-def _container_kind(structure: Any) -> str:
+def _container_kind(structure: object) -> str:
     return f"a {type(structure).__name__}" if is_container(structure) else "a single value"

@@ -30,7 +30,7 @@ def mode_of(channels: int) -> str:
     return _MODES[channels]
 
 
-def decode(data: Any, channels: int) -> Array:
+def decode(data: object, channels: int) -> Array:
     """Return the pixels of an image file; 0 channels stand for the file's own number.
 
     Parameters

@@ -41,7 +41,7 @@ class _NotedModule:
 
 
 def _note_import(
-    name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    name: str, globals: object = None, locals: object = None, fromlist: object = (), level: int = 0
 ) -> _NotedModule:
     """Replace ``__import__``; the list contains only relative imports of names."""
     return _NotedModule(importlib.util.resolve_name("." * level + name, PACKAGE))

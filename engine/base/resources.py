@@ -59,7 +59,7 @@ class Resource:
         """
         return None
 
-    def restore(self, saved: Any) -> Callable[[], object]:
+    def restore(self, saved: object) -> Callable[[], object]:
         """Prepare to restore the contents of a `snapshot`; return a function to install them, which cannot fail.
 
         Raises

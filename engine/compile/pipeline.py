@@ -267,12 +267,12 @@ def _programs_of(form: Any) -> list[Program]:
     return [] if isinstance(form, StepPlan) else [form.program]
 
 
-def _check_programs(form: Any, stage: str) -> None:
+def _check_programs(form: object, stage: str) -> None:
     for program in _programs_of(form):
         check(program.graph, stage)
 
 
-def _text_of_form(form: Any) -> str:
+def _text_of_form(form: object) -> str:
     if isinstance(form, Partitioned):
         return _partitioned.to_text(form)
     if isinstance(form, StepPlan):

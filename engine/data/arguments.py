@@ -14,7 +14,7 @@ from .stages import mapping
 from .stages.elements import leaves_of, pack_leaves
 
 
-def batched_spec(spec: Any, size: int | None, padded: bool) -> Any:
+def batched_spec(spec: object, size: int | None, padded: bool) -> Any:
     """Return the spec of a batch of elements of a spec; None for an unknown spec."""
 
     def spec_of_batched_leaf(each: TensorSpec) -> TensorSpec:
@@ -59,7 +59,7 @@ def check_shard(num_shards: int, index: int) -> None:
         )
 
 
-def check_spec(spec: Any) -> None:
+def check_spec(spec: object) -> None:
     """Raise GraphError unless all leaves of a structure are TensorSpecs."""
     if not all(isinstance(each, TensorSpec) for each in leaves_of(spec)):
         raise GraphError(

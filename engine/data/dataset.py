@@ -68,7 +68,7 @@ class Dataset:
         stage.line = self._line
         return stage
 
-    def _add_stage(self, stage: MakeStage, spec: Any, **parameters: Any) -> Dataset:
+    def _add_stage(self, stage: MakeStage, spec: object, **parameters: Any) -> Dataset:
         return Dataset(stage, [self], spec, **parameters)
 
     # ---- going through it
@@ -428,7 +428,7 @@ class Dataset:
         """
         return self._make_batches(batch_size, drop_remainder, True, padding_values)
 
-    def _make_batches(self, size: int, drop: bool, padded: bool, padding: Any) -> Dataset:
+    def _make_batches(self, size: int, drop: bool, padded: bool, padding: object) -> Dataset:
         check_counts(batch_size=size)
         check_flags(drop_remainder=drop)
         spec = batched_spec(self.element_spec, size if drop else None, padded)  # None: the last may be smaller

@@ -203,7 +203,7 @@ def _read_varint(view: Any, place: int) -> tuple[int, int]:
             raise ValueError("a number of more than 64 bits")  # ten bytes of 7 bits each
 
 
-def _parse_feature(message: Any) -> Array | list[bytes]:
+def _parse_feature(message: object) -> Array | list[bytes]:
     """Return the list of a serialized tf.train.Feature, as an array or list of bytes."""
     for kind, values in _read_fields(message):
         if kind == _LISTS["bytes"]:
@@ -241,7 +241,7 @@ def _encode_varint(value: int) -> bytes:
     return bytes(found)
 
 
-def _serialize_feature(name: str, value: Any) -> bytes:
+def _serialize_feature(name: str, value: object) -> bytes:
     """Return a serialized tf.train.Feature of a value; DtypeError if the value does not fit."""
     texts = _encode_texts(value)
     if texts is not None:
@@ -272,7 +272,7 @@ def _misfit_error(name: str, wanted: str, got: object) -> DtypeError:
     )
 
 
-def _as_number_vector(value: Any) -> Array:
+def _as_number_vector(value: object) -> Array:
     """Return a vector of the numbers of a value; bfloat16, unknown to NumPy, is widened to float32."""
     try:
         array = np.asarray(value).ravel()
@@ -281,7 +281,7 @@ def _as_number_vector(value: Any) -> Array:
     return array.astype(np.float32) if array.dtype == bfloat16.numpy else array
 
 
-def _encode_texts(value: Any) -> list[bytes] | None:
+def _encode_texts(value: object) -> list[bytes] | None:
     """Return the strings of a value, row by row, in UTF-8; None if the value is empty or has other elements."""
     if isinstance(value, np.ndarray):
         return _encode_texts_of_array(value)

@@ -51,7 +51,7 @@ class Predicate:
 
     __slots__ = ("depth", "form", "leaf", "number", "operands")
 
-    def __init__(self, form: Form, operands: tuple[Predicate, ...], leaf: Any, number: int) -> None:
+    def __init__(self, form: Form, operands: tuple[Predicate, ...], leaf: object, number: int) -> None:
         self.form = form
         self.operands = operands
         self.leaf: Any = leaf
@@ -147,7 +147,7 @@ class Predicates:
         self.true: Predicate = self._intern(Form.AND, ())
         self.false: Predicate = self._intern(Form.OR, ())
 
-    def symbol(self, what: str | int, value: Any) -> Predicate:
+    def symbol(self, what: str | int, value: object) -> Predicate:
         """Return the symbol of a value for ``"alive"``, ``"true"``, or equality to a number."""
         return self._intern(Form.SYMBOL, (), (what, value))
 
@@ -173,7 +173,7 @@ class Predicates:
             return self._combine_cached(_DUAL[predicate.form], [self.negation(p) for p in predicate.operands])
         return self._intern(Form.NOT, (predicate,))
 
-    def _intern(self, form: Form, operands: tuple[Predicate, ...], leaf: Any = None) -> Predicate:
+    def _intern(self, form: Form, operands: tuple[Predicate, ...], leaf: object = None) -> Predicate:
         """Return the only predicate of this form, operands and leaf."""
         key = form, operands, leaf
         predicate = self._known.get(key)

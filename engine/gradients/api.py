@@ -194,13 +194,13 @@ def _stopped_loops(ys: Sequence[Tensor], xs: Sequence[Any], stops: set[Tensor]) 
     return set()
 
 
-def _flatten_leaves(structure: Any) -> list[Any]:
+def _flatten_leaves(structure: object) -> list[Any]:
     """Return the leaves of a structure, with IndexedSlices kept whole, because they stand for one tensor."""
     parts = None if isinstance(structure, IndexedSlices) else nest.children(structure)
     return [structure] if parts is None else [leaf for _, child in parts for leaf in _flatten_leaves(child)]
 
 
-def _make_seeds(ys: Any, given: Any) -> list[Any]:
+def _make_seeds(ys: object, given: object) -> list[Any]:
     """Return the cotangent of each y, in order; an entry may be a nested list of numbers."""
     parts = None if isinstance(ys, IndexedSlices) else nest.children(ys)
     if parts is None:
@@ -278,7 +278,7 @@ def _gradient_result(x: Any, total: Any) -> Any:
     return type(x)(x.dtype, handle=gradient_arrays.gradient_array(x.handle), flow=total, element_shape=x.element_shape)
 
 
-def _make_seed(y: Tensor, seed: Any) -> Tensor:
+def _make_seed(y: Tensor, seed: object) -> Tensor:
     """Return the cotangent to start from: ones, or the user's entry converted and checked against the shape of y."""
     if seed is None:
         return ones_like(y)

@@ -73,7 +73,7 @@ class Backward:
         """Return the cotangent of an output for the walk to continue; None if there is none, or the walk ends there."""
         return None if tensor in self.stops else cotangents.sum(tensor)
 
-    def contribute(self, cotangents: Cotangents, tensor: Tensor, contribution: Any) -> None:
+    def contribute(self, cotangents: Cotangents, tensor: Tensor, contribution: object) -> None:
         """Record a contribution if the tensor is active."""
         if tensor in self.active:
             cotangents.add(tensor, with_shape(contribution, tensor))

@@ -147,7 +147,7 @@ class _CondGradient:
         return save_maybe(self.gradient, i, tensor)
 
 
-def _is_sparse(total: Any) -> bool:
+def _is_sparse(total: object) -> bool:
     return total is None or isinstance(total, IndexedSlices)
 
 

@@ -35,7 +35,7 @@ class Cotangents:
     def __init__(self) -> None:
         self.parts: dict[Tensor, list[Any]] = {}
 
-    def add(self, tensor: Tensor, contribution: Any) -> None:
+    def add(self, tensor: Tensor, contribution: object) -> None:
         """Record a contribution to the cotangent of a tensor."""
         self.parts.setdefault(tensor, []).append(contribution)
 

@@ -111,7 +111,7 @@ def _nested_scope_name(name: str) -> str:
     return f"{outer}/{name}" if outer else name
 
 
-def _restore_output_dimensions(rows: Tensor, y: Tensor, x: Any) -> Tensor:
+def _restore_output_dimensions(rows: Tensor, y: Tensor, x: object) -> Tensor:
     """Return rows with the dimensions of `y` in place of the first dimension."""
     shape = apply("Concat", [shape_of(y), shape_of_value(key_of(x))], axis=0)
     return apply("Reshape", rows, shape)

@@ -60,7 +60,7 @@ def stacked_gradients(
     ]
 
 
-def _stack_rows(series: Tensor, row: Tensor, x: Any) -> Tensor:
+def _stack_rows(series: Tensor, row: Tensor, x: object) -> Tensor:
     """Return the rows saved by all iterations as one tensor, empty without iterations."""
     like = apply("Concat", [constant([0], "int32"), shape_of_value(key_of(x))], axis=0)
     return apply("SeriesConcat", series, like, dtype=row.dtype, shape=row.shape)

@@ -37,7 +37,7 @@ def no_slices(like: IndexedSlices, shape: Tensor) -> IndexedSlices:
     return IndexedSlices(_fill_zeros(rows, like.values.dtype), constant(np.zeros(0, np.int64)), shape)
 
 
-def with_shape(cotangent: Any, tensor: Tensor) -> Any:
+def with_shape(cotangent: object, tensor: Tensor) -> Any:
     """Return a cotangent of a tensor; slices without a dense shape get the shape of the tensor."""
     if isinstance(cotangent, IndexedSlices) and cotangent.dense_shape is None:
         return replace(cotangent, dense_shape=shape_of_value(tensor))

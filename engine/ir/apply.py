@@ -201,7 +201,7 @@ def strengthened(tensor: Tensor, dtype: DType | None, *, stays_weak: bool = Fals
     return cast
 
 
-def _convert_literal(value: Any, dtype: DType | None, operation: str) -> Tensor:
+def _convert_literal(value: object, dtype: DType | None, operation: str) -> Tensor:
     try:
         return constant_of(value, dtype)
     except DtypeError as error:
@@ -210,7 +210,7 @@ def _convert_literal(value: Any, dtype: DType | None, operation: str) -> Tensor:
 
 
 def _literal_dtype(
-    definition: OpDefinition, parameter: Parameter, argument: Any, bound: dict[str, DType]
+    definition: OpDefinition, parameter: Parameter, argument: object, bound: dict[str, DType]
 ) -> DType | None:
     """Return the dtype of a literal: the bound dtype, else its natural dtype where allowed, else float32."""
     dtype = definition.signature.resolve(parameter.type, bound)
@@ -223,7 +223,7 @@ def _literal_dtype(
     return dtypes.float32 if dtypes.float32 in allowed else None
 
 
-def as_typed(value: Any) -> Tensor | None:
+def as_typed(value: object) -> Tensor | None:
     """Return a tensor for a tensor, variable, slices, array, or lists with tensors; None for a literal or scalar."""
     if isinstance(value, Tensor):
         return value
@@ -291,7 +291,7 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     return scopes.current_region().resolve(tensor)
 
 
-def _dtype_within(value: Any) -> DType | None:
+def _dtype_within(value: object) -> DType | None:
     """Return the dtype of the first tensor or array in nested lists; literals in the same lists take this dtype."""
     if isinstance(value, (list, tuple)):
         return next((dtype for each in value if (dtype := _dtype_within(each)) is not None), None)
@@ -300,7 +300,7 @@ def _dtype_within(value: Any) -> DType | None:
     return None if dtype is None or isinstance(value, np.generic) else dtypes.as_dtype(dtype)
 
 
-def as_symbolic(value: Any) -> bool:
+def as_symbolic(value: object) -> bool:
     """True if `value` is a tensor, variable or slices, or a list containing any."""
     if isinstance(value, (list, tuple)):
         return any(as_symbolic(v) for v in value)
@@ -352,7 +352,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     return _append_constant(array, shape, name)
 
 
-def constant_of(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+def constant_of(value: object, dtype: object = None, name: str | None = None) -> Tensor:
     """Make a constant tensor of an operand for which no dtype was requested: an array must already have `dtype`."""
     if as_symbolic(value):
         raise GraphError("a constant cannot hold tensors", got=value, hint="use stack or convert_to_tensor")

@@ -147,7 +147,7 @@ class Builder:
         (output,) = self.emit(type, *inputs, known_shape=known_shape, **attrs).outputs
         return output
 
-    def constant(self, value: Any, dtype: DType) -> Tensor:
+    def constant(self, value: object, dtype: DType) -> Tensor:
         """Append a constant of a dtype."""
         name = self.region.graph.unique_name(f"{self.like.name}/{self.name or 'Const'}")
         return make_constant(self.region, name, np.array(value, dtype.numpy), dtype, like=self.like)

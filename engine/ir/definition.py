@@ -242,7 +242,7 @@ def _by_class(type: str, rules: Sequence[object]) -> Mapping[builtins.type, Any]
     return MappingProxyType(found)
 
 
-def has_default(default: Any) -> bool:
+def has_default(default: object) -> bool:
     """Return True for a default that is a value."""
     return default is not REQUIRED and default is not OPTIONAL
 

@@ -97,13 +97,13 @@ def explained(function: F) -> F:
     return cast(F, called)
 
 
-def graph_of(values: Any) -> Graph | None:
+def graph_of(values: object) -> Graph | None:
     """Return the graph of the first tensor, variable, array or operation in a structure; None without any."""
     found = (getattr(leaf, "graph", None) for leaf in nest.flatten(values))
     return next((graph for graph in found if isinstance(graph, Graph)), None)
 
 
-def region_for(values: Any) -> Region:
+def region_for(values: object) -> Region:
     """Return the open region, else the root of the graph of `values`; GraphError without either."""
     graph = None if scopes.is_open() else graph_of(values)
     return scopes.current_region() if graph is None else graph.root

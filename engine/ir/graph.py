@@ -31,7 +31,7 @@ class Attempt:
     lengths: dict[str, int]
 
 
-def _operation_of(item: Any) -> Operation | None:
+def _operation_of(item: object) -> Operation | None:
     """Return an element of a collection if an operation, or the operation of a tensor; None for other elements."""
     if isinstance(item, Operation):
         return item

@@ -103,7 +103,7 @@ def _colour_of(op: Operation) -> str:
     return "state" if effects & (Effect.READS | Effect.WRITES) else "compute"
 
 
-def _shorten_attribute(value: Any) -> str:
+def _shorten_attribute(value: object) -> str:
     """Return an attribute's text, shortened; objects by their type, so equal graphs make equal pages."""
     if isinstance(value, Tensor):
         return value.name

@@ -14,7 +14,7 @@ from .tensor import Tensor
 newaxis = None  # a dimension of size 1 in ``t[key]``, as NumPy and TensorFlow call it
 
 
-def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
+def slice_tensor(tensor: Tensor, key: object) -> Tensor:
     """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors; or a single mask; or row numbers."""
     keys = key if isinstance(key, tuple) else (key,)
     if len(keys) == 1 and _is_mask(keys[0]):
@@ -28,13 +28,13 @@ def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
     return apply("StridedSlice", tensor, dynamic, spec=tuple(spec))
 
 
-def _is_mask(key: Any) -> bool:
+def _is_mask(key: object) -> bool:
     if isinstance(key, np.ndarray):
         return bool(key.dtype == np.bool_)
     return as_symbolic(key) and convert_to_tensor(key).dtype is dtypes.bool_
 
 
-def _is_rows(key: Any) -> bool:
+def _is_rows(key: object) -> bool:
     """True for a list or an array of row numbers."""
     if isinstance(key, list):
         return bool(key) and all(isinstance(k, (list, int, np.integer)) or as_symbolic(k) for k in key)
@@ -46,7 +46,7 @@ def _is_rows(key: Any) -> bool:
     return symbol.dtype.is_integer and bool(symbol.rank)
 
 
-def _take_rows(tensor: Tensor, key: Any) -> Tensor:
+def _take_rows(tensor: Tensor, key: object) -> Tensor:
     """Take rows by their numbers, from the end where negative, as NumPy does."""
     if isinstance(key, list) and not as_symbolic(key):
         key = np.asarray(key)
@@ -73,10 +73,10 @@ class Dynamic:
 DYNAMIC = Dynamic()
 
 
-def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
+def _slice_part(tensor: Tensor, part: object, dynamic: list[Any]) -> Any:
     """Return an index or a slice with static bounds as ints; symbolic bounds are appended to `dynamic`."""
 
-    def convert_bound(value: Any) -> Any:
+    def convert_bound(value: object) -> Any:
         # In Python a bool is an int, but True is no index here.
         if value is None or isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             return value if value is None else int(value)

@@ -83,7 +83,7 @@ def _describe_arguments(function: Callable[..., Any], args: Sequence[Any], kwarg
     return [f"{name}={_shorten_value(value)}" for name, value in given.items() if name not in ("self", "cls")]
 
 
-def _shorten_value(value: Any) -> str:
+def _shorten_value(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"array of {value.dtype} {value.shape}"
     text = " ".join(repr(value).split())

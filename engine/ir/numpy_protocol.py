@@ -51,7 +51,7 @@ def apply_ufunc(tensor: Operators, ufunc: np.ufunc, method: str, inputs: Sequenc
     return function(*map(_unwrap_scalar, inputs) if name in _COMPARISONS else inputs)
 
 
-def _unwrap_scalar(value: Any) -> Any:
+def _unwrap_scalar(value: object) -> Any:
     """Return the scalar in a 0-d array: NumPy wraps compared scalars in such arrays, which would lose weak typing."""
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 

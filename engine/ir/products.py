@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..base.errors import ShapeError
 from .apply import apply, as_typed, convert_to_tensor
 from .tensor import Tensor
 
 
-def product(a: Any, b: Any) -> Tensor:
+def product(a: object, b: object) -> Tensor:
     """Build ``a @ b``: a vector on the left is a row, a vector on the right a column, and the added axis is removed.
 
     Operands of unknown rank are matrices, as `matmul` takes them.

@@ -76,7 +76,7 @@ def new_region(role: str, parent: Region | None = None) -> Region:
 
 
 def make_cond(
-    pred: Tensor, branches: Sequence[Region], shapes: Sequence[Any], *, name: str, source: Any = None, **attrs: Any
+    pred: Tensor, branches: Sequence[Region], shapes: Sequence[Any], *, name: str, source: object = None, **attrs: Any
 ) -> Operation:
     """Append a Cond whose branches are built; their results agree in number and dtype."""
     # Writes in the branches end the shared reads of the region around them.

@@ -46,11 +46,11 @@ from .verify import complaint_of
 _INDENT = "  "
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _is_bool(value: Any) -> bool:
+def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
@@ -344,7 +344,7 @@ class _Parser:
         except Exception as error:  # a rule may fail in any way on a wrong text
             self.refuse(op, f"what fits {op.type}", f"{type(error).__name__}: {error}".split("\n")[0], error)
 
-    def refuse(self, op: Operation, wanted: str, got: Any, cause: Exception | None = None) -> NoReturn:
+    def refuse(self, op: Operation, wanted: str, got: object, cause: Exception | None = None) -> NoReturn:
         raise GraphError(
             f"line {self.lines[op].line} of a graph's text is wrong",
             wanted=wanted,
@@ -367,7 +367,7 @@ class _Parser:
         return outputs[index]
 
 
-def _is_like(value: Any, default: Any) -> bool:
+def _is_like(value: object, default: object) -> bool:
     """True if an attribute is of the kind of its default; attributes without default are checked by the shape rule."""
     if not has_default(default) or default is None or value is None:
         return True
@@ -380,7 +380,7 @@ def _is_like(value: Any, default: Any) -> bool:
     return isinstance(value, type(default))
 
 
-def _of_value(value: Any) -> list[tuple[DType, Shape]]:
+def _of_value(value: object) -> list[tuple[DType, Shape]]:
     """Return the dtype and shape of a constant."""
     if not isinstance(value, np.ndarray):
         raise TypeError(f"an array was wanted, not {value!r}")

@@ -29,7 +29,7 @@ _WORDS = {"None": None, "True": True, "False": False, "...": Ellipsis, "DYNAMIC"
 _DTYPES = {d.name: d for d in dtypes.ALL}
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """Return the text of an attribute; values without text form become ``<callable name>`` or ``<object type>``."""
     if value is None or isinstance(value, bool):
         return str(value)
@@ -49,7 +49,7 @@ def format_value(value: Any) -> str:
     return _format_container(value)
 
 
-def _format_container(value: Any) -> str:
+def _format_container(value: object) -> str:
     """Return the text of a slice, tuple, list or dict, or the placeholder of an object without text form."""
     if isinstance(value, slice):
         return f"slice({_join_values((value.start, value.stop, value.step))})"

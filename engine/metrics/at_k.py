@@ -65,7 +65,7 @@ class _Sets:
         True for each best class equal to a right class.
     """
 
-    def __init__(self, labels: Any, best: Tensor, class_id: int | None) -> None:
+    def __init__(self, labels: object, best: Tensor, class_id: int | None) -> None:
         classes = _right_classes(labels, best)
         self.best: Tensor = _is_first_occurrence(best)
         self.right: Tensor = logical_and(_is_first_occurrence(classes), logical_not(equal(classes, _MISSING)))
@@ -89,7 +89,7 @@ class _Sets:
         return {kind: reduce_sum(in_dtype(outcomes[kind], float32), -1) for kind in kinds}
 
 
-def _right_classes(labels: Any, best: Tensor) -> Tensor:
+def _right_classes(labels: object, best: Tensor) -> Tensor:
     """Return the right classes as int64 numbers of shape [..., num_labels]."""
     if isinstance(labels, (SparseTensor, SparseTensorValue)):
         values = _to_class_numbers(labels.values, "labels")
@@ -117,7 +117,7 @@ def _right_classes(labels: Any, best: Tensor) -> Tensor:
     return tensor_after_checks(classes, [assert_equal(ours, theirs, "rows of labels and predictions")])
 
 
-def _to_class_numbers(value: Any, what: str) -> Tensor:
+def _to_class_numbers(value: object, what: str) -> Tensor:
     tensor = convert_to_tensor(value)
     if not tensor.dtype.is_integer:
         raise DtypeError(
@@ -135,7 +135,7 @@ def _is_first_occurrence(numbers: Tensor) -> Tensor:
     return logical_not(reduce_any(logical_and(same, is_before), -1))
 
 
-def _find_best_classes(predictions: ArrayLike, k: Any) -> Tensor:
+def _find_best_classes(predictions: ArrayLike, k: object) -> Tensor:
     """Return the numbers of the k best classes of each row, best first."""
     count = static_int(k, "k")
     if count < 1:
@@ -151,7 +151,7 @@ def _share_of_both(part: Tensor, rest: Tensor) -> Tensor:
 
 
 def _count_kinds(
-    kinds: tuple[str, str], labels: Any, best: Tensor, class_id: int | None, weights: ArrayLike | None
+    kinds: tuple[str, str], labels: object, best: Tensor, class_id: int | None, weights: ArrayLike | None
 ) -> dict[str, Tensor]:
     """Return the weights of the outcomes of two kinds in a step."""
     counts = _Sets(labels, best, class_id).count_outcomes(*kinds)

@@ -29,7 +29,7 @@ EPSILON = 1e-7  # keeps quotients finite, as TensorFlow's does
 
 
 def counts_at(
-    thresholds: Any, labels: ArrayLike, predictions: ArrayLike, weights: ArrayLike | None
+    thresholds: object, labels: ArrayLike, predictions: ArrayLike, weights: ArrayLike | None
 ) -> dict[str, Tensor]:
     """Return the total weight of the outcomes of each kind, a vector with an element for each threshold."""
     labels, predictions = same_ranks(labels, predictions)

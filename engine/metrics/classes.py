@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..base.dtypes import float32, float64, int64
 from ..base.errors import GraphError
 from ..frontend.control.scopes import name_scope
@@ -33,7 +31,7 @@ def _flatten_classes(
     return reshape(labels, [-1]), reshape(predictions, [-1]), reshape(factors, [-1])
 
 
-def _check_num_classes(num_classes: Any) -> int:
+def _check_num_classes(num_classes: object) -> int:
     count = static_int(num_classes, "num_classes")
     if count < 1:
         raise GraphError("there is a class at least", wanted="1 or more", got=count, hint="give num_classes=10")

@@ -27,6 +27,7 @@ def _stream_mean(
     updates: Collections,
     finish: Any = lambda mean: mean,
 ) -> Metric:
+    """Return the metric of the weighted mean of values over all steps, as `finish` converts it."""
     dtype = result_dtype(values)
     # sums and weights of all steps are kept apart: a mean of the means of steps would overrate small batches
     products, factors = apply_weights(in_dtype(values, dtype), weights)

@@ -353,7 +353,7 @@ def _make_table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Rend
     return table
 
 
-def _as_mapping(value: Any) -> _Told:
+def _as_mapping(value: object) -> _Told:
     return value if isinstance(value, dict) else {}
 
 
@@ -368,7 +368,7 @@ def _draw_bar(value: Any, whole: Any) -> str:
     return "#" * int(max(1, min(_BAR, round(_BAR * value / whole))))
 
 
-def _format_number(value: Any) -> str:
+def _format_number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int | float) else ""
 
 
@@ -376,5 +376,5 @@ def _format_rate(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}"
 
 
-def _format_bytes(value: Any) -> str:
+def _format_bytes(value: object) -> str:
     return format_size(value) if isinstance(value, int) else ""

@@ -299,7 +299,7 @@ class _Total:
         return float(sum(np.sum(c * np.asarray(v, c.dtype)).real for c, v in zip(self._wide, values, strict=True)))
 
 
-def _as_array(leaf: Any) -> Array:
+def _as_array(leaf: object) -> Array:
     """Return an argument as an array; Python floats and complex numbers keep double precision."""
     wide = {float: float64, complex: complex128}.get(type(leaf))
     return as_array(leaf, wide)

@@ -131,7 +131,7 @@ def _build_graph(function: Callable[..., Any], arguments: Sequence[Any]) -> tupl
     return graph, fetches, dict(zip(xs, arrays, strict=True))
 
 
-def _graph_of(fetches: Any) -> Graph:
+def _graph_of(fetches: object) -> Graph:
     """Return the graph of the first fetch that has one; GraphError if all are names."""
     for leaf in nest.flatten(fetches):
         graph = getattr(leaf, "graph", None)
@@ -151,7 +151,7 @@ def _options_of(variant: Variant) -> dict[str, Any]:
 
 async def _compare_all(
     graph: Graph,
-    fetches: Any,
+    fetches: object,
     feeds: dict[Any, Any],
     variants: Sequence[dict[str, Any]],
     tolerances: tuple[float | None, float | None],
@@ -181,7 +181,7 @@ async def _compare_all(
     return wanted
 
 
-async def _run_once(graph: Graph, fetches: Any, feeds: dict[Any, Any], options: dict[str, Any]) -> Any:
+async def _run_once(graph: Graph, fetches: object, feeds: dict[Any, Any], options: dict[str, Any]) -> Any:
     async with Session(graph, **options) as session:
         await initialize_variables(session)
         return await session.run(fetches, feeds)
@@ -252,7 +252,7 @@ def _compare_numbers(left: Array, right: Array, rtol: float | None, atol: float 
     return ~(same | (finite & np.isfinite(b) & (apart <= bound))), apart, bound
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     return repr(value.item() if isinstance(value, np.generic) and value.dtype.kind in "biuOSU" else value).removeprefix(
         "np."
     )

@@ -149,7 +149,7 @@ class GradientAccumulator(Optimizer):
         return _KeptRows(values, indices, gradient.dense_shape)
 
 
-def _add_beside_variable(kept: _Kept, gradient: Any, var: Variable) -> Any:
+def _add_beside_variable(kept: _Kept, gradient: object, var: Variable) -> Any:
     # Beside the variable and its slots, whatever device is current.
     with scopes.within(device=(var.device,) if var.device else scopes.current().device):
         return kept.add(gradient)
@@ -161,7 +161,7 @@ class _Kept:
     def __init__(self, total: Variable) -> None:
         self._total = total
 
-    def add(self, gradient: Any) -> Any:
+    def add(self, gradient: object) -> Any:
         return self._total.assign_add(gradient)
 
     def value(self, scale: float) -> Gradient:

@@ -14,7 +14,7 @@ from .elementwise import ElementwiseOptimizer, Part
 from .optimizer import Optimizer, cast_hyperparameter, check_number
 
 
-def filled_slot(optimizer: Optimizer, var: Variable, name: str, value: Any) -> Variable:
+def filled_slot(optimizer: Optimizer, var: Variable, name: str, value: object) -> Variable:
     """Return a slot with the shape and dtype of a variable, initially filled with `value`."""
 
     def make_initial_value() -> Tensor:

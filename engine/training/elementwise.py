@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 from ..base.dtypes import DType, accumulator_dtype
 from ..frontend.state.variables import Variable
@@ -108,6 +107,6 @@ class ElementwiseOptimizer(Optimizer):
         rows = sum_repeats(gradient)
         return self._build_update(rows.values, Rows(var, rows.indices))
 
-    def _build_update(self, gradient: Any, part: Part) -> Operation:
+    def _build_update(self, gradient: object, part: Part) -> Operation:
         self.update(cast(gradient, part.dtype), part)
         return group(*part.updates)

@@ -94,7 +94,7 @@ class _Packing:
         return [reshape(part, shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
 
-def _checked_value(value: Any, x: Tensor) -> Tensor:
+def _checked_value(value: object, x: Tensor) -> Tensor:
     """Return the objective's value as a tensor; refuse anything except a scalar of the position's dtype."""
     found: Tensor = convert_to_tensor(value)
     if found.shape.rank not in (0, None) or found.dtype is not x.dtype:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ..base.dtypes import float_info
 from ..frontend.control.loops import while_loop
@@ -141,6 +140,6 @@ def _minimize_cubic(low: Point, high: Tensor, value: Tensor, slope: Tensor) -> T
     return where(is_finite(bottom) & (square >= 0), inside, (low.step + high) / 2)
 
 
-def point_at(step: Any, value: Tensor, gradient: Tensor, direction: Tensor) -> Point:
+def point_at(step: object, value: Tensor, gradient: Tensor, direction: Tensor) -> Point:
     """Return the Point of a step where value and gradient are known."""
     return Point(value * 0 + step, value, reduce_sum(gradient * direction), gradient)

@@ -316,7 +316,7 @@ def _checked_pairs(grads_and_vars: Any) -> list[tuple[Any, Any]]:
     return pairs
 
 
-def flat_variables(var_list: Any) -> list[Variable]:
+def flat_variables(var_list: object) -> list[Variable]:
     """Return the variables to optimize, one per shard: all trainable variables if `var_list` is None."""
     found: list[Variable] = nest.flatten(nest.with_shards(trainable_variables() if var_list is None else var_list))
     if not found:
@@ -324,13 +324,13 @@ def flat_variables(var_list: Any) -> list[Variable]:
     return found
 
 
-def check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: str) -> None:
+def check_number(name: str, value: object, fits: Callable[[Any], bool], wanted: str) -> None:
     """Raise GraphError if a hyperparameter is a number out of range; tensors are not checked."""
     if isinstance(value, (int, float, np.number)) and not fits(value):
         raise GraphError(f"{name} is out of range", wanted=wanted, got=value, hint="leave it out for the default")
 
 
-def cast_hyperparameter(value: Any, dtype: DType) -> Tensor:
+def cast_hyperparameter(value: object, dtype: DType) -> Tensor:
     """Return a hyperparameter cast to the dtype of a variable."""
     # A Python number is converted to `dtype` directly: by way of float32 a float64 would lose digits.
     tensor = convert_to_tensor(value) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)

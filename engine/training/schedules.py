@@ -241,7 +241,7 @@ def _common_dtype(values: Sequence[Any]) -> DType:
     return found.pop() if found else float32 if any(isinstance(value, float) for value in values) else int32
 
 
-def _convert_boundary(boundary: Any, dtype: DType) -> Tensor:
+def _convert_boundary(boundary: object, dtype: DType) -> Tensor:
     """Return a boundary in the dtype of the compared number."""
     given = as_dtype(boundary.dtype if hasattr(boundary, "dtype") else type(boundary))
     if given.is_floating and dtype in (int32, int64):

@@ -6,7 +6,6 @@ import html
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 _FOLDER = Path(__file__).parent
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"  # browsers refuse all loading
@@ -22,7 +21,7 @@ _VIEWS = {
 }
 
 
-def make_page(kind: str, title: str, summary: str, data: Any) -> str:
+def make_page(kind: str, title: str, summary: str, data: object) -> str:
     """Return the HTML page that shows `data`.
 
     Parameters
@@ -80,7 +79,7 @@ def make_page(kind: str, title: str, summary: str, data: Any) -> str:
 """
 
 
-def embed_json(data: Any) -> str:
+def embed_json(data: object) -> str:
     """Return `data` as JSON for a script element, with all characters able to end the element escaped.
 
     Examples

@@ -272,7 +272,7 @@ class _Entry:
 
     __slots__ = ("begin", "dtype", "end", "file", "name", "shape", "stored_as")
 
-    def __init__(self, file: TensorFile, name: str, entry: Any) -> None:
+    def __init__(self, file: TensorFile, name: str, entry: object) -> None:
         self.file, self.name = file, name
         fields = entry if isinstance(entry, dict) else {}
         dtype, shape, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
@@ -420,13 +420,13 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _checked_metadata(path: str, found: Any) -> dict[str, str]:
+def _checked_metadata(path: str, found: object) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise _damaged_file_error(path, "its metadata are no strings", got=type(found).__name__)
     return found
 
 
-def _are_sizes(value: Any) -> TypeGuard[list[int]]:
+def _are_sizes(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(each) is int and 0 <= each < 1 << 62 for each in value)
 
 
@@ -469,7 +469,7 @@ class DamagedFile(CheckpointError):
 
 
 def _damaged_file_error(
-    path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None
+    path: str, why: str, wanted: object = None, got: object = None, variable: str | None = None
 ) -> DamagedFile:
     """Return the error for a damaged file, with long values shortened."""
     return DamagedFile(
@@ -482,6 +482,6 @@ def _damaged_file_error(
     )
 
 
-def _shorten_value(value: Any) -> str:
+def _shorten_value(value: object) -> str:
     text = repr(value)
     return text if len(text) < 80 else text[:77] + "..."

@@ -63,7 +63,7 @@ def _equality_key(op: Operation, inputs: list[Tensor]) -> Any:
     return op.type, op.device, tuple(map(id, inputs)), attrs
 
 
-def _freeze_value(value: Any) -> Any:
+def _freeze_value(value: object) -> Any:
     """Return a hashable form of an attribute's value, equal for equal values of a type."""
     if isinstance(value, np.ndarray):
         content = tuple(value.ravel().tolist()) if value.dtype.kind == "T" else value.tobytes()

@@ -21,7 +21,7 @@ class BatchStage(Stage):
     """Batches of `size` elements, and a last batch of the rest, with the origins of their first elements."""
 
     def __init__(
-        self, context: Context, source: Opens, size: int, drop_remainder: bool, padded: bool, padding: Any = None
+        self, context: Context, source: Opens, size: int, drop_remainder: bool, padded: bool, padding: object = None
     ) -> None:
         super().__init__(context, source)
         self._drop_remainder = drop_remainder
@@ -126,7 +126,9 @@ class Buckets:
 class BucketStage(BatchStage):
     """Padded batches of elements of about the same length."""
 
-    def __init__(self, context: Context, source: Opens, buckets: Buckets, drop_remainder: bool, padding: Any) -> None:
+    def __init__(
+        self, context: Context, source: Opens, buckets: Buckets, drop_remainder: bool, padding: object
+    ) -> None:
         super().__init__(context, source, 1, drop_remainder, True, padding)
         self._buckets = buckets
         self._seen = 0

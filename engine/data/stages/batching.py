@@ -28,7 +28,7 @@ def batch_of(elements: Sequence[Any]) -> Any:
     return _join_elements(elements, _stack_column, None)
 
 
-def padded_batch_of(elements: Sequence[Any], padding: Any = None) -> Any:
+def padded_batch_of(elements: Sequence[Any], padding: object = None) -> Any:
     """Return a batch of elements of one structure and dtypes, each padded at the end of its axes to the largest.
 
     Parameters
@@ -73,7 +73,7 @@ def _join_elements(elements: Sequence[Any], join: Any, padding: Any) -> Any:
     return rebuild_as(first, parts)
 
 
-def _paddings_of_parts(first: Any, padding: Any) -> list[Any]:
+def _paddings_of_parts(first: object, padding: object) -> list[Any]:
     """Return the padding of each part of an element: its own where the padding has the element's structure."""
     count = len(parts_of(first) or [])
     if isinstance(padding, tuple):
@@ -81,7 +81,7 @@ def _paddings_of_parts(first: Any, padding: Any) -> list[Any]:
     return parts_of(padding) or [] if type(padding) is type(first) else [padding] * count
 
 
-def _stack_column(column: Sequence[Any], _: Any) -> Array:
+def _stack_column(column: Sequence[Any], _: object) -> Array:
     """Return the batch of a column of equal shapes; ShapeError for others."""
     arrays = _column_arrays(column)
     # a column of scalars is joined already
@@ -94,7 +94,7 @@ def _stack_column(column: Sequence[Any], _: Any) -> Array:
     return np.stack(arrays)
 
 
-def _pad_column(column: Sequence[Any], padding: Any) -> Array:
+def _pad_column(column: Sequence[Any], padding: object) -> Array:
     """Return the batch of a column, filled up with padding to the largest size along each axis."""
     arrays = _column_arrays(column)
     if isinstance(arrays, np.ndarray):
@@ -158,6 +158,6 @@ def _mismatch_error(what: str, arrays: Sequence[Array], hint: str) -> ShapeError
     )
 
 
-def length_of(element: Any) -> int:
+def length_of(element: object) -> int:
     """Return the length of an element's first leaf."""
     return len(leaves_of(element)[0])

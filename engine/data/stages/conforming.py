@@ -28,7 +28,7 @@ class Conform:
         If an element does not fit.
     """
 
-    def __init__(self, spec: Any) -> None:
+    def __init__(self, spec: object) -> None:
         self.spec: Any = spec
         self._skeleton = skeleton_of(spec)
         self._leaves = [_Leaf(each) for each in leaves_of(spec)]
@@ -36,10 +36,10 @@ class Conform:
         self._is_flat = bool(parts) and not any(map(is_structure, parts))
         self._keys = list(spec) if isinstance(spec, dict) and self._is_flat else None
 
-    def __call__(self, element: Any) -> list[Array]:
+    def __call__(self, element: object) -> list[Array]:
         return [leaf(value) for leaf, value in zip(self._leaves, self._leaf_values(element), strict=True)]
 
-    def _leaf_values(self, element: Any) -> Any:
+    def _leaf_values(self, element: object) -> Any:
         """Return the leaves of an element in the spec's order, with a fast path for structures of a single level."""
         if self._keys is not None and type(element) is dict and element.keys() == self._skeleton.keys():
             return [element[key] for key in self._keys]
@@ -70,7 +70,7 @@ class _Leaf:
             if self._kind is not None:
                 self._least, self._most = spec.dtype.min, spec.dtype.max
 
-    def __call__(self, value: Any) -> Array:
+    def __call__(self, value: object) -> Array:
         if isinstance(value, np.ndarray) and value.dtype == self._dtype and self._has_fitting_shape(value.shape):
             return value
         if type(value) is self._kind and self._least <= value <= self._most:
@@ -107,7 +107,7 @@ class _Leaf:
         return array
 
 
-def _other_structure(spec: Any, element: Any) -> ShapeError:
+def _other_structure(spec: object, element: object) -> ShapeError:
     return ShapeError(
         "an element has another structure than its spec",
         wanted=spec,

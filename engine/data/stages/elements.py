@@ -65,7 +65,7 @@ class ChunkSize:
         self.most = max(1, min(2 * self.most, _LARGEST_CHUNK, _CHUNK_BYTES // max(size, 1)))
 
 
-def nbytes_of(element: Any) -> int:
+def nbytes_of(element: object) -> int:
     """Return the approximate size of an element in bytes, counting arrays, bytes and strings only."""
     if isinstance(element, (np.ndarray, np.generic)):
         return element.nbytes
@@ -101,25 +101,25 @@ class Skeleton:
     _is_leaf = True  # of nested structures
 
 
-def kind_of_element(element: Any) -> Kind | None:
+def kind_of_element(element: object) -> Kind | None:
     """Return the kind of a container; None for a leaf, such as a list or deque of an unregistered class."""
     kind = kind_of(type(element))
     is_array = isinstance(element, (list, deque)) and not isinstance(kind, Registered)
     return None if is_array else kind
 
 
-def is_structure(element: Any) -> bool:
+def is_structure(element: object) -> bool:
     """Return True if an element has parts."""
     return isinstance(element, (tuple, dict)) or kind_of_element(element) is not None
 
 
-def parts_of(element: Any) -> list[Any] | None:
+def parts_of(element: object) -> list[Any] | None:
     """Return the parts of an element in order, or None for a leaf."""
     kind = kind_of_element(element)
     return None if kind is None else kind.children(element)
 
 
-def leaves_of(element: Any) -> list[Any]:
+def leaves_of(element: object) -> list[Any]:
     """Return the leaves of an element in order."""
     parts = parts_of(element)
     return [element] if parts is None else [leaf for part in parts for leaf in leaves_of(part)]
@@ -162,10 +162,10 @@ def in_order_of(like: Any, element: Any) -> Any:
     return rebuild([in_order_of(a, b) for a, b in zip(parts, parts_of(element) or [], strict=True)])
 
 
-def describe_element(element: Any) -> str:
+def describe_element(element: object) -> str:
     """Return a short description of an element."""
 
-    def describe_leaf(each: Any) -> str:
+    def describe_leaf(each: object) -> str:
         if isinstance(each, (np.ndarray, np.generic)):
             return f"{each.dtype}{list(each.shape)}"
         return f"{type(each).__name__} {each!r}"[:80]

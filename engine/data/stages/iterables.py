@@ -21,7 +21,7 @@ class IterableStage(Stage):
 
     what = "iterable"
 
-    def __init__(self, context: Context, source: Any, threads: bool | None = False) -> None:
+    def __init__(self, context: Context, source: object, threads: bool | None = False) -> None:
         super().__init__(context)
         self._source = source
         self._threads = threads
@@ -183,7 +183,7 @@ class IterableStage(Stage):
             iterator.close()
 
 
-def _makes_iterable(source: Any, method: str) -> bool:
+def _makes_iterable(source: object, method: str) -> bool:
     """Return True if a source is a function to call for an iterable; classes count as functions."""
     return isinstance(source, type) or not hasattr(source, method)
 
@@ -193,7 +193,7 @@ class AsyncIterableStage(IterableStage):
 
     what = "asynchronous iterable"
 
-    def __init__(self, context: Context, source: Any) -> None:
+    def __init__(self, context: Context, source: object) -> None:
         super().__init__(context, source)
         self._task: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()

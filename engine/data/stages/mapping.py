@@ -69,7 +69,7 @@ class ApplyStage(Stage):
         self._closed = False
 
     @abstractmethod
-    def make_output(self, item: Item, result: Any) -> Item | None:
+    def make_output(self, item: Item, result: object) -> Item | None:
         """Return the output of an element and the function's result, or None for no output."""
 
     async def pull(self, most: int) -> list[Item]:
@@ -151,7 +151,7 @@ class ApplyStage(Stage):
             return ()
         return (np.random.default_rng(self.context.seed_sequence(self._seed, *self.context.epochs, number)),)
 
-    def _finish_element(self, item: Item, result: Any) -> None:
+    def _finish_element(self, item: Item, result: object) -> None:
         self._number += 1
         # a failure passes through filter and map alike
         made = (result, item[1]) if type(result) is Failure else self.make_output(item, result)
@@ -281,7 +281,7 @@ class ApplyStage(Stage):
 class MapStage(ApplyStage):
     """The results of a function for each element."""
 
-    def make_output(self, item: Item, result: Any) -> Item:
+    def make_output(self, item: Item, result: object) -> Item:
         """Return the result, with the origin of the element."""
         return result, item[1]
 
@@ -291,7 +291,7 @@ class FilterStage(ApplyStage):
 
     what = "filters"
 
-    def make_output(self, item: Item, result: Any) -> Item | None:
+    def make_output(self, item: Item, result: object) -> Item | None:
         """Return the element, None, or the failure of a result without a truth value."""
         try:
             return item if result else None

@@ -64,7 +64,7 @@ class PrefetchStage(Stage):
         """Return the elements in the buffer."""
         return saved_items(self._buffer)
 
-    def load_own_state(self, own: Any) -> None:
+    def load_own_state(self, own: object) -> None:
         """Continue with the elements of the buffer."""
         self._buffer.extend(restored_items(own))
 

@@ -27,7 +27,7 @@ class CountingStage(Stage):
         """Return the number of elements seen."""
         return self._seen
 
-    def load_own_state(self, own: Any) -> None:
+    def load_own_state(self, own: object) -> None:
         """Continue to count."""
         self._seen = count_of(own)
 
@@ -144,7 +144,7 @@ class IgnoreErrorsStage(CountingStage):
 class CheckStage(CountingStage):
     """Elements as arrays of a spec's dtypes and shapes; for a graph, tuples of such arrays."""
 
-    def __init__(self, context: Context, source: Opens, check: Any, flat: bool = False) -> None:
+    def __init__(self, context: Context, source: Opens, check: object, flat: bool = False) -> None:
         super().__init__(context, source)
         self._conform = Conform(check)
         self._flat = flat

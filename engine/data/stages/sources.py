@@ -19,7 +19,7 @@ from .stage import Context, Stage, count_of
 class ArraysStage(Stage):
     """The slices of arrays along axis 0."""
 
-    def __init__(self, context: Context, arrays: Any) -> None:
+    def __init__(self, context: Context, arrays: object) -> None:
         super().__init__(context)
         self._arrays: Any = arrays
         self._leaves: list[np.ndarray[Any, Any]] | None = None
@@ -50,7 +50,7 @@ class ArraysStage(Stage):
         """Return the next index."""
         return self._next
 
-    def load_own_state(self, own: Any) -> None:
+    def load_own_state(self, own: object) -> None:
         """Continue at an index."""
         self._next = count_of(own)
 

@@ -143,7 +143,7 @@ class Stage:
         """Return the placeholder of a failed element, whose error names the element."""
         return make_failure(what, number, origin, error, source=self.line, **fields)
 
-    def failed_function(self, what: str, function: Any, item: Item, number: int, error: BaseException) -> Failure:
+    def failed_function(self, what: str, function: object, item: Item, number: int, error: BaseException) -> Failure:
         """Return the placeholder of an element for which the user's function raised an exception."""
         name = getattr(function, "__qualname__", repr(function))
         return self.make_failure(
@@ -158,7 +158,7 @@ class Stage:
         """Return the state of this stage without its inputs."""
         return None
 
-    def load_own_state(self, own: Any) -> None:
+    def load_own_state(self, own: object) -> None:
         """Load the result of `own_state`."""
 
     async def aclose(self) -> None:

@@ -486,5 +486,5 @@ async def _await_end(saving: Saving) -> None:
             del cancellation  # the traceback refers to this frame
 
 
-def _read_leaf(leaf: Any) -> Any:
+def _read_leaf(leaf: object) -> Any:
     return leaf.copy() if isinstance(leaf, UnreadArray) else leaf

@@ -151,7 +151,7 @@ def _encode_resource(made: Contents, container: str, name: str, state: Any, plac
     homes = {id(leaf): next(places) for leaf in nest.flatten(state)}
     wanted = name if container == CONTAINER else f"{container}/{name}"
 
-    def add_to_device_file(array: Any) -> str:
+    def add_to_device_file(array: object) -> str:
         # "cpu:0" has the file cpu-0.safetensors; arrays made later, of deferred parts, go to that of the host.
         home = homes.get(id(array), "host")
         return made.add(home.replace("/", "").replace(":", "-") + ".safetensors", wanted, array)
@@ -328,7 +328,7 @@ def _parse_slices(entries: dict[str, Any], variables: Mapping[str, Any]) -> dict
 
 
 def _damaged_checkpoint(
-    path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None
+    path: str, why: str, wanted: object = None, got: object = None, variable: str | None = None
 ) -> DamagedFile:
     """Return the error about a damaged checkpoint."""
     return DamagedFile(

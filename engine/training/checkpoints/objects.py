@@ -57,7 +57,7 @@ async def load_objects(objects: Mapping[str, Any], states: Mapping[str, Any], pa
         raise
 
 
-def _state_of(name: str, value: Any) -> Any:
+def _state_of(name: str, value: object) -> Any:
     """Return the state of an object, or None if the object has no state yet."""
     try:
         return state_of(value)
@@ -66,7 +66,7 @@ def _state_of(name: str, value: Any) -> Any:
         return None
 
 
-async def _give_back(name: str, value: Any, state: Any) -> None:
+async def _give_back(name: str, value: object, state: object) -> None:
     try:
         await _load_state(value, state)
     except Exception:

@@ -165,7 +165,7 @@ def _open_bundle(path: str) -> Saved:
     return Saved(path, {name: _open_bundle_tensor(reader, path, name, shapes[name], dtypes[name]) for name in names})
 
 
-def _open_bundle_tensor(reader: Any, path: str, name: str, shape: list[int], dtype: Any) -> UnreadArray:
+def _open_bundle_tensor(reader: object, path: str, name: str, shape: list[int], dtype: object) -> UnreadArray:
     """Return a tensor of a checkpoint; dtypes that NumPy lacks, such as resource, are refused when read."""
     try:
         return _BundleTensor(reader, path, name, shape, dtype)

@@ -19,7 +19,7 @@ Later = list[Callable[[], None]]
 _PLAIN = (bool, int, str, type(None))
 
 
-def encode_structure(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, later: Later) -> Any:
+def encode_structure(value: object, add: Callable[[np.ndarray[Any, Any]], str], what: str, later: Later) -> Any:
     """Return JSON for a structure of tuples, lists, dicts and registered containers.
 
     Parameters
@@ -57,7 +57,7 @@ def encode_structure(value: Any, add: Callable[[np.ndarray[Any, Any]], str], wha
     return _encode_container(value, encoded, what)
 
 
-def _encode_container(value: Any, encoded: Callable[[Any], Any], what: str) -> Any:
+def _encode_container(value: object, encoded: Callable[[Any], Any], what: str) -> Any:
     """Return JSON for a tuple, list, dict or registered container; refuse other types."""
     if isinstance(kind := kind_of(type(value)), Registered):
         return {"registered": [kind.name, encoded(kind.metadata(value)), list(map(encoded, kind.children(value)))]}
@@ -69,11 +69,11 @@ def _encode_container(value: Any, encoded: Callable[[Any], Any], what: str) -> A
     raise _unsupported_value_error(value, what)
 
 
-def _is_named(value: Any) -> bool:
+def _is_named(value: object) -> bool:
     return hasattr(value, "_fields")
 
 
-def _unsupported_value_error(value: Any, what: str) -> CheckpointError:
+def _unsupported_value_error(value: object, what: str) -> CheckpointError:
     """Return the error about a value that no checkpoint can contain, with a hint for its type."""
     hint = "let its snapshot() or state_dict() give what it is made of"
     if _is_named(value):
@@ -87,7 +87,7 @@ def _unsupported_value_error(value: Any, what: str) -> CheckpointError:
     )
 
 
-def decode_structure(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
+def decode_structure(found: object, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
     """Return the structure of JSON made by `encode_structure`.
 
     Parameters
@@ -123,7 +123,7 @@ def decode_structure(found: Any, get: Callable[[str], Any], scalar: Callable[[st
     raise ValueError(f"a list of kind {kind!r}")
 
 
-def _decode_leaf(kind: str, inner: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
+def _decode_leaf(kind: str, inner: object, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
     """Return the leaf of a JSON object with one key; raise ValueError for unknown kinds."""
     if kind not in ("array", "scalar", "bytes", "float") or not isinstance(inner, str):
         raise ValueError(f"an object of kind {kind!r}")
@@ -137,7 +137,7 @@ def _decode_leaf(kind: str, inner: Any, get: Callable[[str], Any], scalar: Calla
     return get(inner) if kind == "array" else scalar(inner)
 
 
-def _require_hashable(key: Any) -> Any:
+def _require_hashable(key: object) -> Any:
     try:
         hash(key)
     except TypeError as error:

@@ -97,7 +97,7 @@ class AsyncGroup(ReplicaGroup):
         # Nothing to wait for: there is no common update that must be ready first.
         self._ready.set()
 
-    async def _run_step(self, replica: Replica, fetches: Any, feeds: Any) -> Any:
+    async def _run_step(self, replica: Replica, fetches: object, feeds: object) -> Any:
         """Run one step, counted against the limit from its beginning, then call `on_update`."""
         # Counted before the step: replicas that begin steps concurrently must not exceed the limit together.
         self._begun += 1

@@ -151,7 +151,7 @@ def _expand_ellipsis(spec: Sequence[Any], rank: int) -> Iterator[Any]:
         yield from [slice(None)] * (rank - used) if part is Ellipsis else [part]
 
 
-def _known_bound(bound: Any, bounds: Iterator[Value]) -> int | None:
+def _known_bound(bound: object, bounds: Iterator[Value]) -> int | None:
     """Return a bound of a slice."""
     if bound is None or isinstance(bound, int):
         return bound
@@ -161,7 +161,7 @@ def _known_bound(bound: Any, bounds: Iterator[Value]) -> int | None:
     return int(known)
 
 
-def _write_index_offset(w: Writer, part: Any, bounds: Iterator[Value], size: int, stride: int) -> str:
+def _write_index_offset(w: Writer, part: object, bounds: Iterator[Value], size: int, stride: int) -> str:
     """Return C of the offset of an index."""
     if isinstance(part, (int, np.integer)):
         if not -size <= part < size:
