@@ -278,7 +278,8 @@ class Settings:
         wanted = FAST_PATHS if "all" in names else [name for name in names if name in FAST_PATHS]
         # "all" stands for passes that are registered later, too.
         off = {*self.switches.passes_off, *(name for name in names if name not in FAST_PATHS)}
-        return replace(self, passes_off=tuple(sorted(off)), **{name: FAST_PATHS[name] for name in wanted})
+        changed: dict[str, Any] = {"passes_off": tuple(sorted(off)), **{name: FAST_PATHS[name] for name in wanted}}
+        return replace(self, **changed)
 
     def runs_pass(self, name: str) -> bool:
         """Return True unless a registered pass is left out.

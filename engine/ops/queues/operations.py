@@ -44,7 +44,8 @@ def storage_of(resources: Resources, shared_name: str, spec: QueueSpec, who: str
     if spec.stages:
         # A saved graph may have a staging area though nobody has asked for `compat.tf1` yet, which is a higher layer.
         staging = importlib.import_module(f"{_PACKAGE}.compat.tf1.staging.storage")
-        return SharedKind("staging areas", staging.StagingStorage, AGREE).get(resources, shared_name, spec, who)
+        kind: SharedKind[QueueStorage] = SharedKind("staging areas", staging.StagingStorage, AGREE)
+        return kind.get(resources, shared_name, spec, who)
     return _QUEUES.get(resources, shared_name, spec, who)
 
 

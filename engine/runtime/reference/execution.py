@@ -43,7 +43,7 @@ class ReferenceExecution:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.holds: list[Any] = charge_feeds(context.contexts, feeds, step, context)
         self.machine: ReferenceMachine = ReferenceMachine(
-            step.plan, context, feeds, environment.settings.shuffle_seed, environment.guard, recorder_of(trace)
+            step.plan, context, feeds, environment.settings.switches.shuffle_seed, environment.guard, recorder_of(trace)
         )
         counts = (step.plan, self.machine.counts.loop_counts, list[Cluster])
         self.counts: StepCounters = StepCounters([counts], unmoved="the reference executor does not swap")

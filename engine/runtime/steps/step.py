@@ -42,7 +42,7 @@ class Step(Generic[R_co]):
     # /job:localhost/task:0/device:CPU:1
     """
 
-    __slots__ = ("_compiled", "_feeds", "_keys", "_request", "_runner", "_version", "_watched")
+    __slots__ = ("_compiled", "_feeds", "_keys", "_registered", "_request", "_runner", "_version", "_watched")
 
     def __init__(
         self, runner: StepRunner, request: Request, feeds: tuple[Tensor, ...], keys: Sequence[Any] = ()

@@ -26,6 +26,8 @@ from ...support.common import infer_nothing, infer_scalar
 from ...support.context import KernelContext, LongCall, has_succeeded, until_ended
 from ...support.copies import is_large
 from ...support.shared import SharedKind, SharedResource
+from ..saved import checked_state
+from ..taking import kernel_outputs
 from .figures import AccumulatorStatistics
 from .gradient_checks import check_gradient, check_rows
 from .gradient_sums import DenseSum, Reduction, SparseSum

@@ -17,6 +17,8 @@ from ....ir.traits import Effect
 from ...support.context import KernelContext
 from ...support.shared import SharedKind
 from ..operations import AGREE, CONTAINER, queue_spec
+from ..queue_spec import QueueSpec
+from ..storage import QueueStorage
 from .pumps import Pump, element_of, pumps_of, put_in
 
 _logger = logging.getLogger("tagloom")
