@@ -20,33 +20,35 @@ if TYPE_CHECKING:
 
 _BAR = 20  # characters of a full bar
 _COMMAND = 60  # most characters shown of a process's command
+# Columns of the tables; an empty heading is that of the bar.
 _KEYED = ("elements by key", "whole", "", "incomplete", "bytes", "putters", "takers")
 _QUEUE = ("queue or staging area", "elements", "", "bytes", "putters", "takers", "in/s", "out/s")
 _CHECKPOINTS = ("checkpoints in", "last step", "ago", "took", "bytes", "failed")
 _ITERATOR = ("pipeline", "ready", "takers", "taken", "taken/s")
 _RUNNER = ("runner", "state", "steps", "steps/s", "restarts", "last error")
-_Told = Mapping[str, Any]
+_JsonObject = Mapping[str, Any]
 
 # Answers come from other processes, perhaps of another version: JSON with values of any type. So formatting an answer
-# may raise any of these, and must not end the display of the others.
-_OF_STRANGERS = (TypeError, ValueError, AttributeError, ArithmeticError)
-_STRANGE = "the answer is of another version of tagloom"
+# may raise any of these errors, and must not end the display of other answers.
+_FORMATTING_ERRORS = (TypeError, ValueError, AttributeError, ArithmeticError)
+_OTHER_VERSION = "the answer is of another version of tagloom"
 
 
 class Rates:
-    """Steps and elements per second between two looks at a session."""
+    """Steps and elements per second between two queries of a session."""
 
     def __init__(self) -> None:
-        self._before: dict[str, tuple[float, float]] = {}
+        self._last: dict[str, tuple[float, float]] = {}  # time and total of the last call, by key
 
     def rate_of(self, key: str, time: float, total: float) -> float | None:
         """Return the growth of a total per second since the last call with this key; None at the first call."""
-        before = self._before.get(key)
-        self._before[key] = time, total
-        # `time` is the wall clock of the other process, which may be set back between two looks
-        if before is None or time <= before[0]:
+        last = self._last.get(key)
+        self._last[key] = time, total
+        # `time` is the wall clock of the other process, which may be set back between two queries.
+        if last is None or time <= last[0]:
             return None
-        return (total - before[1]) / (time - before[0])
+        last_time, last_total = last
+        return (total - last_total) / (time - last_time)
 
 
 def watch_sessions(target: str | None, once: bool, as_json: bool, interval: float) -> int:
@@ -55,38 +57,39 @@ def watch_sessions(target: str | None, once: bool, as_json: bool, interval: floa
     Parameters
     ----------
     target : str or None
-        Number of a process, or path of a socket; None for all processes.
+        Id of a process, or path of a socket; None for all processes of this user.
     once : bool
-        True to look once.
+        True to query the sessions once.
     as_json : bool
-        True to print a JSON array of the answers at each look, instead of tables.
+        True to print a JSON array of the answers after each query, instead of tables.
     interval : float
-        Seconds between two looks.
+        Seconds between two queries.
 
     Returns
     -------
     int
-        Exit status: 1 if no session has answered at the first and only look.
+        Exit status: 1 if no session has answered the first and only query, otherwise 0.
 
     Raises
     ------
     TagloomError
-        If there is nothing to look at, an option is out of range, or rich is not installed.
+        If there is no session to query, the interval is not positive, or rich is needed and not installed.
     """
     if not interval > 0:
         raise TagloomError("interval is no time", wanted="seconds above 0", got=interval, hint="--interval 1")
-    sockets_of(target)  # raises at the first look; later, an absence of sockets means that the sessions have ended
+    sockets_of(target)  # raises before the first query; later, a lack of sockets means that the sessions have ended
     with nullcontext(_print_json) if as_json else _open_display(live=not once) as show:
-        for look in count():
+        for query in count():
             answers = _ask_sessions(target)
             show(answers)
             if once or not answers:
-                return int(look == 0 and not any(each.told for each in answers))
+                return int(query == 0 and not any(answer.told for answer in answers))
             time.sleep(interval)
     raise AssertionError("count() does not end")
 
 
 def _ask_sessions(target: str | None) -> list[Answer]:
+    """Return the answers of the sessions; none if the sessions have ended."""
     try:
         return ask_all(sockets_of(target))
     except TagloomError:
@@ -94,13 +97,13 @@ def _ask_sessions(target: str | None) -> list[Answer]:
 
 
 def _print_json(answers: list[Answer]) -> None:
-    told = [each.told or {"pid": each.pid, "problem": each.problem} for each in answers]
-    print(json.dumps(told), flush=True)
+    objects = [answer.told or {"pid": answer.pid, "problem": answer.problem} for answer in answers]
+    print(json.dumps(objects), flush=True)
 
 
 @contextmanager
 def _open_display(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
-    """Enter with a function that shows answers by rich; updated in place if `live` and on a terminal."""
+    """Enter with a function that shows answers by rich, updating the tables in place if `live` and on a terminal."""
     if not is_installed("rich"):
         raise TagloomError(
             "tables are shown by rich, which is not installed", hint=f"{install_hint('top')}, or give --json"
@@ -121,20 +124,20 @@ def _open_display(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
 
 
 def draw_screen(answers: list[Answer], rates: Rates) -> RenderableType:
-    """Return the picture of the answers: a table of several processes, or all sessions of a single process."""
+    """Return the picture of the answers for rich: a table of several processes, or all tables of a single process."""
     from rich.console import Group
     from rich.text import Text
 
     if not answers:
         return Text("nothing to look at any longer")
-    if len({each.pid for each in answers}) > 1:
+    if len({answer.pid for answer in answers}) > 1:
         return Group(_process_table(answers, rates), Text("tagloom top PID shows one of them"))
-    return Group(*(part for each in answers for part in _session_parts(each, rates)))
+    return Group(*(part for answer in answers for part in _session_parts(answer, rates)))
 
 
 def _process_table(answers: list[Answer], rates: Rates) -> RenderableType:
     columns = "pid", "session", "steps/s", "running", "failed", "memory", "command"
-    return _make_table(columns, [_process_row(each, rates) for each in answers])
+    return _make_table(columns, [_process_row(answer, rates) for answer in answers])
 
 
 def _process_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
@@ -143,8 +146,8 @@ def _process_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
     if answer.told is not None:
         try:
             return _told_row(answer, rates)
-        except _OF_STRANGERS as error:
-            problem = f"{_STRANGE}: {error}"
+        except _FORMATTING_ERRORS as error:
+            problem = f"{_OTHER_VERSION}: {error}"
     return str(answer.pid), "", "", "", "", "", _without_controls(problem)
 
 
@@ -165,8 +168,8 @@ def _told_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
 
 def _steps_per_second(answer: Answer, rates: Rates) -> float | None:
     assert answer.told is not None
-    found = answer.told["statistics"]
-    ended = sum(found.get(f"steps_{how}") or 0 for how in ("finished", "failed", "cancelled", "timed_out"))
+    statistics = answer.told["statistics"]
+    ended = sum(statistics.get(f"steps_{end}") or 0 for end in ("finished", "failed", "cancelled", "timed_out"))
     return rates.rate_of(str(answer.path), answer.told.get("time", 0.0), ended)
 
 
@@ -178,8 +181,8 @@ def _session_parts(answer: Answer, rates: Rates) -> list[RenderableType]:
     if answer.told is not None:
         try:
             return list(_told_session(answer, rates))
-        except _OF_STRANGERS as error:
-            problem = f"{_STRANGE}: {error}"
+        except _FORMATTING_ERRORS as error:
+            problem = f"{_OTHER_VERSION}: {error}"
     return [Text(f"process {answer.pid}: {_without_controls(problem)}")]
 
 
@@ -188,12 +191,14 @@ def _told_session(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
     from rich.text import Text
 
     assert answer.told is not None
-    told, found = answer.told, answer.told["statistics"]
+    told, statistics = answer.told, answer.told["statistics"]
+    running, waiting = statistics.get("steps_running"), statistics.get("steps_waiting")
+    finished, failed = statistics.get("steps_finished"), statistics.get("steps_failed")
     per_second = _format_rate(_steps_per_second(answer, rates))
     yield Text(
         f"process {answer.pid}, session {_without_controls(told['session'])}: {per_second} steps/s; "
-        f"{_format_number(found.get('steps_running'))} running, {_format_number(found.get('steps_waiting'))} waiting, "
-        f"{_format_number(found.get('steps_finished'))} finished, {_format_number(found.get('steps_failed'))} failed; "
+        f"{_format_number(running)} running, {_format_number(waiting)} waiting, "
+        f"{_format_number(finished)} finished, {_format_number(failed)} failed; "
         f"{_format_number(told.get('iterations'))} iterations alive in the process, a step itself is one"
     )
     yield from _session_tables(answer, rates)
@@ -202,137 +207,139 @@ def _told_session(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
 def _session_tables(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
     """Yield the tables of a session that have rows."""
     assert answer.told is not None
-    told, found = answer.told, answer.told["statistics"]
-    figures, time = _as_mapping(found.get("figures")), told.get("time", 0.0)
+    told, statistics = answer.told, answer.told["statistics"]
+    figures = _as_mapping(statistics.get("figures"))
+    # The wall clock of the session's process, in seconds.
+    path, now = str(answer.path), told.get("time", 0.0)
     queues = {**_as_mapping(figures.get("queues")), **_as_mapping(figures.get("staging areas"))}
     keyed = {**_as_mapping(figures.get("barriers")), **_as_mapping(figures.get("map staging areas"))}
     accumulators = _as_mapping(figures.get("accumulators"))
     parts: list[tuple[tuple[str, ...], Iterable[tuple[str, ...]]]] = [
         (
             ("device", "memory", "", "at most", "kept from step to step"),
-            _memory_rows(_as_mapping(found.get("devices"))),
+            _memory_rows(_as_mapping(statistics.get("devices"))),
         ),
-        (("swapped to", "bytes"), _swap_rows(_as_mapping(found.get("swapped_bytes")))),
+        (("swapped to", "bytes"), _swap_rows(_as_mapping(statistics.get("swapped_bytes")))),
         (("loop", "iterations", "in flight", "limited by"), _loop_rows(told["loops"])),
-        (_QUEUE, _queue_rows(queues, str(answer.path), time, rates)),
+        (_QUEUE, _queue_rows(queues, path, now, rates)),
         (_KEYED, _keyed_rows(keyed)),
         (("accumulator", "gradients", "step", "takers", "dropped"), _accumulator_rows(accumulators)),
-        (_ITERATOR, _iterator_rows(_as_mapping(figures.get("iterators")), str(answer.path), time, rates)),
-        (_RUNNER, _runner_rows(_as_mapping(figures.get("runners")), str(answer.path), time, rates)),
+        (_ITERATOR, _iterator_rows(_as_mapping(figures.get("iterators")), path, now, rates)),
+        (_RUNNER, _runner_rows(_as_mapping(figures.get("runners")), path, now, rates)),
         (_CHECKPOINTS, _checkpoint_rows(_as_mapping(figures.get("checkpoints")))),
     ]
     for columns, rows in parts:
-        if listed := list(rows):
-            yield _make_table(columns, listed)
+        if row_list := list(rows):
+            yield _make_table(columns, row_list)
 
 
-def _memory_rows(devices: _Told) -> Iterator[tuple[str, ...]]:
-    for name, each in devices.items():
-        live, limit = each.get("live_bytes"), each.get("limit_bytes")
+def _memory_rows(devices: _JsonObject) -> Iterator[tuple[str, ...]]:
+    for name, device in devices.items():
+        live, limit = device.get("live_bytes"), device.get("limit_bytes")
         used = _format_bytes(live) if limit is None else f"{_format_bytes(live)} of {_format_bytes(limit)}"
-        peak, kept = _format_bytes(each.get("peak_bytes")), _format_bytes(each.get("resource_bytes"))
-        yield _without_controls(short_device(name)), used, _draw_bar(live, limit), peak, kept
+        peak, resources = _format_bytes(device.get("peak_bytes")), _format_bytes(device.get("resource_bytes"))
+        yield _without_controls(short_device(name)), used, _draw_bar(live, limit), peak, resources
 
 
-def _swap_rows(tiers: _Told) -> Iterator[tuple[str, ...]]:
+def _swap_rows(tiers: _JsonObject) -> Iterator[tuple[str, ...]]:
     for name, size in tiers.items():
         yield _without_controls(name), _format_bytes(size)
 
 
-def _loop_rows(loops: list[_Told]) -> Iterator[tuple[str, ...]]:
+def _loop_rows(loops: list[_JsonObject]) -> Iterator[tuple[str, ...]]:
     """Yield a row for each loop, with the iterations in flight and the name of their limit."""
-    for each in loops:
-        in_flight = f"{each.get('mean_in_flight', 0.0):.1f} of {_format_number(each.get('window'))}"
+    for loop in loops:
+        in_flight = f"{loop.get('mean_in_flight', 0.0):.1f} of {_format_number(loop.get('window'))}"
         yield (
-            _without_controls(each.get("name")),
-            _format_number(each.get("iterations")),
+            _without_controls(loop.get("name")),
+            _format_number(loop.get("iterations")),
             in_flight,
-            _without_controls(each.get("limiter")),
+            _without_controls(loop.get("limiter")),
         )
 
 
-def _queue_rows(queues: _Told, path: str, time: float, rates: Rates) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each queue; the rates' keys have the socket's path, as sessions may have queues of one name."""
-    for name, each in queues.items():
-        size, capacity = each.get("size"), each.get("capacity")
-        full = _format_number(size) if capacity is None else f"{_format_number(size)} of {_format_number(capacity)}"
+def _queue_rows(queues: _JsonObject, path: str, now: float, rates: Rates) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each queue and each staging area whose elements have no keys."""
+    # The keys of rates contain the path of the session's socket, because queues of several sessions may share a name.
+    for name, queue in queues.items():
+        size, capacity = queue.get("size"), queue.get("capacity")
         yield (
-            _without_controls(name) + (" (closed)" if each.get("closed") else ""),
-            full,
+            _without_controls(name) + (" (closed)" if queue.get("closed") else ""),
+            _format_size(size, capacity),
             _draw_bar(size, capacity),
-            _format_bytes(each.get("bytes")),
-            _format_number(each.get("waiting_putters")),
-            _format_number(each.get("waiting_takers")),
-            _format_rate(rates.rate_of(f"{path} in {name}", time, each.get("enqueued", 0))),
-            _format_rate(rates.rate_of(f"{path} out {name}", time, each.get("dequeued", 0))),
+            _format_bytes(queue.get("bytes")),
+            _format_number(queue.get("waiting_putters")),
+            _format_number(queue.get("waiting_takers")),
+            _format_rate(rates.rate_of(f"{path} in {name}", now, queue.get("enqueued", 0))),
+            _format_rate(rates.rate_of(f"{path} out {name}", now, queue.get("dequeued", 0))),
         )
 
 
-def _keyed_rows(resources: _Told) -> Iterator[tuple[str, ...]]:
+def _keyed_rows(resources: _JsonObject) -> Iterator[tuple[str, ...]]:
     """Yield a row for each barrier or staging area whose elements have keys."""
-    for name, each in resources.items():
-        size, capacity = each.get("size"), each.get("capacity")
-        full = _format_number(size) if capacity is None else f"{_format_number(size)} of {_format_number(capacity)}"
-        numbers = [_format_number(each.get(what)) for what in ("waiting_putters", "waiting_takers")]
-        incomplete = _format_number(each.get("incomplete"))
+    for name, resource in resources.items():
+        size, capacity = resource.get("size"), resource.get("capacity")
         yield (
             _without_controls(name),
-            full,
+            _format_size(size, capacity),
             _draw_bar(size, capacity),
-            incomplete,
-            _format_bytes(each.get("bytes")),
-            *numbers,
+            _format_number(resource.get("incomplete")),
+            _format_bytes(resource.get("bytes")),
+            _format_number(resource.get("waiting_putters")),
+            _format_number(resource.get("waiting_takers")),
         )
 
 
-def _accumulator_rows(accumulators: _Told) -> Iterator[tuple[str, ...]]:
-    for name, each in accumulators.items():
+def _accumulator_rows(accumulators: _JsonObject) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each accumulator of gradients."""
+    for name, accumulator in accumulators.items():
         yield (
             _without_controls(name),
-            *(_format_number(each.get(what)) for what in ("count", "step", "waiting_takers", "dropped")),
+            *(_format_number(accumulator.get(field)) for field in ("count", "step", "waiting_takers", "dropped")),
         )
 
 
-def _iterator_rows(iterators: _Told, path: str, time: float, rates: Rates) -> Iterator[tuple[str, ...]]:
-    for name, each in iterators.items():
+def _iterator_rows(iterators: _JsonObject, path: str, now: float, rates: Rates) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each iterator of an input pipeline."""
+    for name, iterator in iterators.items():
         yield (
-            _without_controls(name) + (" (closed)" if each.get("closed") else ""),
-            *(_format_number(each.get(what)) for what in ("ready", "waiting_takers", "delivered")),
-            _format_rate(rates.rate_of(f"{path} of {name}", time, each.get("delivered", 0))),
+            _without_controls(name) + (" (closed)" if iterator.get("closed") else ""),
+            *(_format_number(iterator.get(field)) for field in ("ready", "waiting_takers", "delivered")),
+            _format_rate(rates.rate_of(f"{path} of {name}", now, iterator.get("delivered", 0))),
         )
 
 
-def _runner_rows(runners: _Told, path: str, time: float, rates: Rates) -> Iterator[tuple[str, ...]]:
+def _runner_rows(runners: _JsonObject, path: str, now: float, rates: Rates) -> Iterator[tuple[str, ...]]:
     """Yield a row for each runner of a group."""
-    for name, each in runners.items():
-        steps = each.get("steps", 0)
+    for name, runner in runners.items():
+        steps = runner.get("steps", 0)
         yield (
             _without_controls(name),
-            _without_controls(each.get("state")),
+            _without_controls(runner.get("state")),
             _format_number(steps),
-            _format_rate(rates.rate_of(f"{path} by {name}", time, steps)),
-            _format_number(each.get("restarts")),
-            _without_controls(each.get("last_error") or ""),
+            _format_rate(rates.rate_of(f"{path} by {name}", now, steps)),
+            _format_number(runner.get("restarts")),
+            _without_controls(runner.get("last_error") or ""),
         )
 
 
-def _checkpoint_rows(checkpoints: _Told) -> Iterator[tuple[str, ...]]:
+def _checkpoint_rows(checkpoints: _JsonObject) -> Iterator[tuple[str, ...]]:
     """Yield a row for each Checkpointer, with the last checkpoint and a checkpoint being written."""
-    for name, each in checkpoints.items():
-        last, took = each.get("last_time"), each.get("last_seconds")
-        step = "none" if each.get("last_step") is None else _format_number(each["last_step"])
-        if each.get("is_writing"):
-            step += f", writing {_format_number(each.get('writing_step'))}"
-        failed = _format_number(each.get("failed"))
-        if each.get("last_error"):
-            failed += f": {_without_controls(each['last_error'])}"
+    for name, checkpointer in checkpoints.items():
+        last, took = checkpointer.get("last_time"), checkpointer.get("last_seconds")
+        step = "none" if checkpointer.get("last_step") is None else _format_number(checkpointer["last_step"])
+        if checkpointer.get("is_writing"):
+            step += f", writing {_format_number(checkpointer.get('writing_step'))}"
+        failed = _format_number(checkpointer.get("failed"))
+        if checkpointer.get("last_error"):
+            failed += f": {_without_controls(checkpointer['last_error'])}"
         ago = "" if last is None else f"{max(0.0, time.time() - last):.0f} s"
         yield (
             _without_controls(name),
             step,
             ago,
             "" if took is None else f"{took:.2f} s",
-            _format_bytes(each.get("last_bytes")),
+            _format_bytes(checkpointer.get("last_bytes")),
             failed,
         )
 
@@ -353,13 +360,13 @@ def _make_table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Rend
     return table
 
 
-def _as_mapping(value: object) -> _Told:
+def _as_mapping(value: object) -> _JsonObject:
     return value if isinstance(value, dict) else {}
 
 
 def _without_controls(text: object) -> str:
     """Return text without control characters, which another process's names might send to the terminal."""
-    return "".join(each if each.isprintable() else "?" for each in str(text))
+    return "".join(character if character.isprintable() else "?" for character in str(text))
 
 
 def _draw_bar(value: Any, whole: Any) -> str:
@@ -370,6 +377,10 @@ def _draw_bar(value: Any, whole: Any) -> str:
 
 def _format_number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int | float) else ""
+
+
+def _format_size(size: Any, capacity: Any) -> str:
+    return _format_number(size) if capacity is None else f"{_format_number(size)} of {_format_number(capacity)}"
 
 
 def _format_rate(value: float | None) -> str:

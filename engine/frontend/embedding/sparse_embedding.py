@@ -32,16 +32,16 @@ def embedding_lookup_sparse(
     ----------
     params : Tensor, Variable, list of them, or PartitionedVariable
         The table, or its shards along dimension 0, as for `embedding_lookup`: of a floating dtype, of shape [n, ...].
-    sp_ids : SparseTensor of int32 or int64, of shape [rows, most]
-        Numbers of rows of the table.
+    sp_ids : SparseTensor of int32 or int64, of shape [rows, m] with any m
+        Indices of rows of the table.
     sp_weights : SparseTensor of the table's dtype, or None
-        A weight for each id, at the same indices; 1 when None.
+        A weight for each id, at the same indices, which is not checked; all weights are 1 when None.
     partition_strategy : {'mod', 'div'}, optional
         As for `embedding_lookup`.
     combiner : {'mean', 'sum', 'sqrtn'}
         Divide the weighted sum by the sum of weights, by nothing, or by the root of the sum of squared weights.
     max_norm : float, optional
-        Rows of the table of larger Euclidean norm are first scaled down to the norm.
+        Rows of the table with a larger Euclidean norm are scaled down to `max_norm` before they are combined.
 
     Returns
     -------
@@ -83,20 +83,20 @@ def embedding_lookup_sparse(
         return _combine_rows(rows, weights, sp.indices[:, 0], sp.dense_shape[0], combiner)
 
 
-def _combine_rows(rows: Tensor, weights: Tensor | None, numbers: Tensor, count: Tensor, combiner: str) -> Tensor:
-    """Combine rows into `count` results; `numbers` has the result's number of each row."""
-    total = sum_of_groups(rows if weights is None else rows * _widen_to_rows(weights, rows), numbers, count)
+def _combine_rows(rows: Tensor, weights: Tensor | None, segment_ids: Tensor, count: Tensor, combiner: str) -> Tensor:
+    """Combine the rows of each segment: row i belongs to result ``segment_ids[i]`` of `count` results."""
+    total = sum_of_groups(rows if weights is None else rows * _widen_to_rows(weights, rows), segment_ids, count)
     if combiner == "sum":
         return total
     if weights is None:
         # Weights of 1, which are their own squares.
-        squares = apply("Fill", apply("Shape", numbers), scalar_like(1, rows))
+        terms = apply("Fill", apply("Shape", segment_ids), scalar_like(1, rows))
     else:
-        squares = weights if combiner == "mean" else apply("Square", weights)
-    norm = sum_of_groups(squares, numbers, count)
-    norm = _safe_sqrt(norm) if combiner == "sqrtn" else norm
+        terms = weights if combiner == "mean" else apply("Square", weights)
+    divisor = sum_of_groups(terms, segment_ids, count)
+    divisor = _safe_sqrt(divisor) if combiner == "sqrtn" else divisor
     # A result without ids is 0 / 0, here 0.
-    return apply("DivNoNan", total, _widen_to_rows(norm, total))
+    return apply("DivNoNan", total, _widen_to_rows(divisor, total))
 
 
 def _safe_sqrt(squares: Tensor) -> Tensor:
@@ -106,11 +106,11 @@ def _safe_sqrt(squares: Tensor) -> Tensor:
     return apply("Where", positive, apply("Sqrt", apply("Where", positive, squares, 1)), squares)
 
 
-def _widen_to_rows(numbers: Tensor, rows: Tensor) -> Tensor:
+def _widen_to_rows(vector: Tensor, rows: Tensor) -> Tensor:
     """Return a vector with trailing dimensions of size 1, to broadcast with rows."""
     if rows.rank is not None:
-        return apply("Reshape", numbers, constant(i32([-1, *[1] * (rows.rank - 1)])))
+        return apply("Reshape", vector, constant(i32([-1, *[1] * (rows.rank - 1)])))
     # Of unknown rank: as many ones as a row has dimensions, after a -1.
     extra = apply("Reshape", apply("Rank", rows) - 1, constant(i32([1])))
     sizes = apply("Concat", [constant(i32([-1])), apply("Fill", extra, constant(1))], axis=0)
-    return apply("Reshape", numbers, sizes)
+    return apply("Reshape", vector, sizes)

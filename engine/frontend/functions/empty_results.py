@@ -1,4 +1,4 @@
-"""Shapes of the results of map_fn in steps without elements, where the function never runs."""
+"""Shapes of the results of `map_fn` in steps where it has no elements, so that its function never runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ...ops.support.common import shape_of
 from ..control.conditional import cond
 from .elements import Elements, SparseRows
 
-_HARMLESS = (Effect.NONE, Effect.RANDOM)  # effects of operations that may run once more unnoticed
+_HARMLESS = (Effect.NONE, Effect.RANDOM)  # copies of these operations change no state
 
 
 def shapes_of_none(results: Sequence[Tensor], elements: Sequence[Tensor], source: Elements) -> list[Tensor | None]:
-    """Return the shapes of a body's results for elements of zeros, for steps without elements.
+    """Return the shapes that the results of `map_fn`'s body would have, for steps without elements.
 
-    The shape of a result may depend on sizes only known in the step, through the body's operations: copies of these
-    operations run in a branch taken by steps without elements.
+    A result without elements is an empty array, whose other dimensions may be sizes known in the step only. So copies
+    of the body's operations compute one result from elements of zeros, in a branch taken by steps without elements.
 
     Parameters
     ----------
@@ -34,11 +34,13 @@ def shapes_of_none(results: Sequence[Tensor], elements: Sequence[Tensor], source
     elements : sequence of Tensor
         Elements as read in the body.
     source : Elements
+        Arrays that the elements are read from.
 
     Returns
     -------
-    list of int32 vectors, or None
-        None where the shape is known while building, or cannot be computed: the operations have effects, or regions.
+    list of int32 Tensor of shape [rank], or None
+        For each result. None where the shape is known while building, or cannot be computed: the rank is unknown, or
+        the operations have effects, regions or control inputs.
     """
     # With a static, positive count no step is without elements.
     if isinstance(source.count, int) and source.count:
@@ -47,42 +49,42 @@ def shapes_of_none(results: Sequence[Tensor], elements: Sequence[Tensor], source
 
 
 def _shape_of_none(result: Tensor, elements: Sequence[Tensor], source: Elements) -> Tensor | None:
-    """Return a tensor with the shape of a result for elements of zeros, computed only by steps without elements."""
+    """Return the shape of a result for elements of zeros, computed only by steps without elements."""
     body = elements[0].region
     needed = _list_operations(result, set(elements), body)
-    if (
-        needed is None
-        or result.rank is None
-        or any(rows.rank is None or isinstance(rows, SparseRows) for rows in source.rows_given)
-    ):
+    # Zeros can stand in only for elements of a dense tensor of known rank.
+    can_be_zeros = all(rows.rank is not None and not isinstance(rows, SparseRows) for rows in source.rows_given)
+    if needed is None or result.rank is None or not can_be_zeros:
         return None
     rank = result.rank
 
-    def of_zeros() -> Tensor:
-        copies = dict(zip(elements, _zeros_like_rows(elements, source), strict=True))
+    def compute_shape() -> Tensor:
+        copies = dict(zip(elements, _zeros_like_elements(source), strict=True))
         region = scopes.current_region()
-        for param in body.params:  # the counter and the arrays' flows are zero, as in a first iteration
+        # The counter and the arrays' flows are scalars, and zero as in a first iteration.
+        for param in body.params:
             copies[param] = constant(np.zeros((), param.dtype.numpy))
         for op in needed:
             copy = clone_operation(op, region, [copies.get(t, t) for t in op.inputs])
             copies.update(zip(op.outputs, copy.outputs, strict=True))
         return shape_of(copies.get(result, result))
 
-    return cond(apply("Equal", source.count, 0), of_zeros, lambda: zeros([rank], "int32"))
+    # Steps with elements never use the shape; both branches have to return the same dtype and rank.
+    return cond(apply("Equal", source.count, 0), compute_shape, lambda: zeros([rank], "int32"))
 
 
-def _zeros_like_rows(elements: Sequence[Tensor], source: Elements) -> list[Tensor]:
-    """Return an element of zeros for each tensor of elements, in the sizes known to the step."""
+def _zeros_like_elements(source: Elements) -> list[Tensor]:
+    """Return zeros in the shape of one element, for each array of elements."""
     return [apply("Fill", shape_of(rows)[1:], constant(np.zeros((), rows.dtype.numpy))) for rows in source.rows_given]
 
 
 def _list_operations(result: Tensor, elements: set[Tensor], body: Region) -> list[Operation] | None:
-    """Return the operations of a body that compute a result from elements; None if they cannot be copied."""
+    """Return the operations of a body that compute a result; None if an operation cannot be copied."""
     operations: set[Operation] = set()
     sources = elements | set(body.params)
-    work = [result]
-    while work:
-        tensor = work.pop()
+    pending = [result]
+    while pending:
+        tensor = pending.pop()
         # Elements and parameters get stand-ins; tensors from outside are read as they are.
         if tensor in sources or tensor.region is not body:
             continue
@@ -92,6 +94,6 @@ def _list_operations(result: Tensor, elements: set[Tensor], body: Region) -> lis
             return None
         if op not in operations:
             operations.add(op)
-            work += op.inputs
+            pending += op.inputs
     # In the order of construction, so that inputs are copied before their readers.
     return [op for op in body.operations if op in operations]

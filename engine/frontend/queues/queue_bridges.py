@@ -58,14 +58,14 @@ class Bridge:
     (3, [1, 2, 3])
     """
 
-    __slots__ = ("_cancelled", "_pump", "_requests", "_user", "direction")
+    __slots__ = ("_block_task", "_earlier_cancellations", "_has_cancelled_block", "_pump", "direction")
 
     def __init__(self, pump: Pump, direction: str) -> None:
         self.direction: str = direction
         self._pump = pump
-        self._user: asyncio.Task[Any] | None = None  # the task in the ``async with`` block
-        self._requests = 0  # number of the task's cancellation requests before the block
-        self._cancelled = False  # whether this bridge has cancelled the task because of its own error
+        self._block_task: asyncio.Task[Any] | None = None  # the task in the ``async with`` block
+        self._earlier_cancellations = 0  # requests to cancel the task that were made before the block
+        self._has_cancelled_block = False  # True after the bridge cancelled the task because of its own error
 
     def __repr__(self) -> str:
         task = self._pump.task
@@ -102,33 +102,37 @@ class Bridge:
             task.result()
 
     async def __aenter__(self) -> Bridge:
-        user = asyncio.current_task()
-        assert user is not None  # coroutines of the block are run by an event loop's task
-        self._user, self._requests = user, user.cancelling()
-        self._pump.task.add_done_callback(self._cancel_user_after_error)
+        task = asyncio.current_task()
+        assert task is not None  # coroutines of the block are run by an event loop's task
+        self._block_task, self._earlier_cancellations = task, task.cancelling()
+        self._pump.task.add_done_callback(self._cancel_block_after_error)
         return self
 
-    def _cancel_user_after_error(self, task: asyncio.Task[None]) -> None:
+    def _cancel_block_after_error(self, task: asyncio.Task[None]) -> None:
         """Cancel the block's task after an error of the bridge, as a TaskGroup does."""
-        if self._user is not None and not task.cancelled() and task.exception() is not None:
-            self._cancelled = True
-            self._user.cancel()
+        if self._block_task is not None and not task.cancelled() and task.exception() is not None:
+            self._has_cancelled_block = True
+            self._block_task.cancel()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the bridge, and replace the cancellation by the bridge's error, unless others cancelled the task too."""
-        # Without `_user` the done callback does nothing: it must not cancel code after the block.
-        user, self._user = self._user, None
-        assert user is not None
-        # uncancel() returns the remaining requests: more than before the block means a cancellation from outside,
-        # which must go on; so must an error of the block itself.
-        if not self._cancelled:
+        # Without `_block_task` the done callback does nothing: it must not cancel code after the block.
+        task, self._block_task = self._block_task, None
+        assert task is not None
+        if not self._has_cancelled_block:
             await self._leave_block(error)
-        elif user.uncancel() <= self._requests and (error is None or kind is asyncio.CancelledError):
-            if error is None:
-                await _arrival_of_cancellation()
-            self._pump.task.result()
+            return
+        # uncancel() takes the bridge's own request back and returns the remaining ones. More than before the block
+        # means a cancellation from outside, which must go on; so must an error of the block itself.
+        is_cancelled_by_others = task.uncancel() > self._earlier_cancellations
+        has_failed = error is not None and kind is not asyncio.CancelledError
+        if is_cancelled_by_others or has_failed:
+            return
+        if error is None:
+            await _receive_late_cancellation()
+        self._pump.task.result()  # raises the bridge's error
 
     async def _leave_block(self, error: BaseException | None) -> None:
         """Stop the bridge at the end of a block; an error of the block takes precedence over the bridge's."""
@@ -141,8 +145,12 @@ class Bridge:
             self._pump.task.exception()  # marks the error as retrieved, lest asyncio log it
 
 
-async def _arrival_of_cancellation() -> None:
-    """Receive a cancellation requested in the last iteration of the event loop before the end of a block."""
+async def _receive_late_cancellation() -> None:
+    """Absorb a cancellation that was requested too late to be raised inside of the block.
+
+    The event loop raises a requested cancellation at the task's next suspension, which would be in code after the
+    block; so the task is suspended here.
+    """
     with suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
 
@@ -153,8 +161,8 @@ def bridge(queue: HasComponents, session: HasResources, asyncio_queue: asyncio.Q
     require_here([queue.handle.op], [parse_device(each.name) for each in session.list_devices()])
     attrs = dict(queue.handle.op.attrs)
     # The storage is found by the shared name; the other attributes must match those of an existing storage.
-    about = {key: attrs[key] for key in queue.handle.op.definition.attrs if key != "shared_name"}
-    storage = storage_of(session.resources, queue.shared_name, queue_spec(**about), queue.name)
+    queue_attrs = {key: attrs[key] for key in queue.handle.op.definition.attrs if key != "shared_name"}
+    storage = storage_of(session.resources, queue.shared_name, queue_spec(**queue_attrs), queue.name)
     name = f"the bridge of queue {queue.name}"
     if direction == "in":
         move: Callable[..., Any] = partial(
@@ -164,18 +172,19 @@ def bridge(queue: HasComponents, session: HasResources, asyncio_queue: asyncio.Q
         move = partial(
             move_out, queue=storage, target=OutsideQueue(asyncio_queue), value_of=partial(_pack_element, queue)
         )
+    # Not logged: an error is raised where the bridge is awaited or closed.
     return Bridge(pumps_of(session.resources).start(move, name, logs=False), direction)
 
 
 def _pack_element(queue: HasComponents, element: Element) -> Any:
-    """Return an element in the form of the results of `dequeue`, with a tuple in place of a list."""
+    """Return an element in the structure of `dequeue`'s results, with a tuple of components in place of a list."""
     if queue.names is not None or queue.structure is not None:
         return queue.named(element)
     return element[0] if len(element) == 1 else element
 
 
 def _check_arguments(queue: HasComponents, session: Any, asyncio_queue: Any, direction: str) -> None:
-    """Raise an error for arguments of `bridge` that do not fit each other."""
+    """Raise GraphError for invalid arguments of `bridge`, SessionClosed for a closed session."""
     if not hasattr(session, "resources"):
         raise GraphError(
             "a bridge is a task of a session's event loop",
