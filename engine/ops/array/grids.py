@@ -31,15 +31,16 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 
     Parameters
     ----------
-    args : Tensor of any dtype, for each dimension
-        Coordinates, taken as vectors.
+    args : Tensor of any dtype
+        For each dimension the coordinates, flattened to a vector.
     indexing : {'xy', 'ij'}
-        With 'ij' the i-th vector goes along dimension i; with 'xy' the first two change places.
+        With 'ij' the i-th vector goes along dimension i; with 'xy' the first vector goes along dimension 1, the second
+        along dimension 0.
 
     Returns
     -------
     list of Tensor
-        A tensor for each vector, all of the same shape.
+        A tensor for each vector, of its dtype, all of the same shape: a dimension for each vector.
 
     Raises
     ------
@@ -61,22 +62,24 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
             hint="'ij' puts the first vector along the first dimension, 'xy' along the second",
         )
     vectors = [apply("Reshape", convert_to_tensor(v), constant(i32([-1]))) for v in args]
-    order = [*range(len(vectors))]
-    if indexing == "xy" and len(order) > 1:
-        # the first vector runs along the second dimension
-        order[:2] = [1, 0]
-    sizes: list[Part] = [size(vectors[i]) if vectors[i].shape[0] is None else vectors[i].shape[0] for i in order]
-    return [_broadcast_along_grid(vector, order.index(i), sizes, name) for i, vector in enumerate(vectors)]
+    axes = [*range(len(vectors))]  # the dimension of each vector
+    if indexing == "xy" and len(axes) > 1:
+        axes[:2] = [1, 0]
+    # Sizes known while building stay numbers, so that the static shape has them. Exchanging two axes is its own
+    # inverse: `axes` also lists the vector of each dimension.
+    sizes: list[Part] = [size(vectors[i]) if vectors[i].shape[0] is None else vectors[i].shape[0] for i in axes]
+    return [_spread_vector(vector, axis, sizes, name) for vector, axis in zip(vectors, axes, strict=True)]
 
 
-def _broadcast_along_grid(vector: Tensor, axis: int, sizes: Sequence[Part], name: str | None) -> Tensor:
-    alone: list[Part] = [d if i == axis else 1 for i, d in enumerate(sizes)]
-    column = apply("Reshape", vector, join_parts(alone))
+def _spread_vector(vector: Tensor, axis: int, sizes: Sequence[Part], name: str | None) -> Tensor:
+    """Return a tensor of shape `sizes` that repeats a vector along all dimensions except `axis`."""
+    vector_sizes: list[Part] = [d if i == axis else 1 for i, d in enumerate(sizes)]
+    column = apply("Reshape", vector, join_parts(vector_sizes))
     return with_parts(apply("BroadcastTo", column, join_parts(sizes), name=name), sizes)
 
 
-def _unraveled_shape(op: Operation) -> Shape:
-    """Infer the shape [k] or [k, n]; ShapeError for unsupported ranks."""
+def _infer_unraveled_shape(op: Operation) -> Shape:
+    """Infer the shape [k] for a scalar, [k, n] for n indices, with k dims; ShapeError for unsupported ranks."""
     indices, dims = (t.shape for t in op.inputs)
     if dims.rank not in (1, None) or (indices.rank is not None and indices.rank > 1):
         raise ShapeError(
@@ -98,17 +101,17 @@ def _unravel_positions(xp: Any, indices: Any, dims: Any) -> Any:
         raise IndexError(f"unravel_index: indices have to be in [0, {count}), got {indices.min()} to {indices.max()}")
     if not sizes:
         return xp.zeros((0, *indices.shape), dtype=indices.dtype)
-    # row-major: a step along a dimension passes all elements of the later dimensions
-    steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    # a size of 0 leaves no indices; 1 in its place avoids a division by zero
-    return xp.stack([indices // max(step, 1) % max(size, 1) for step, size in zip(steps, sizes, strict=True)])
+    # Row-major: a step along a dimension passes all elements of the later dimensions.
+    strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    # A size of 0 leaves no indices; 1 in its place avoids a division by zero.
+    return xp.stack([indices // max(stride, 1) % max(d, 1) for stride, d in zip(strides, sizes, strict=True)])
 
 
 define(
     "UnravelIndex",
     "indices: I, dims: host I -> output: I",
     where={"I": dtypes.INDEX},
-    shape=_unraveled_shape,
+    shape=_infer_unraveled_shape,
     rules=[ReadsValues()],
     kernel=_unravel_positions,
     gradient=NotDifferentiable("its results are positions"),
@@ -127,13 +130,14 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     indices : int32 or int64 Tensor, a scalar or of shape [n]
+        Positions in row-major order.
     dims : Tensor of the same dtype, of shape [k]
-        The shape.
+        Shape of the tensor that the positions refer to.
 
     Returns
     -------
     Tensor
-        Of shape [k], or [k, n]: for each dimension the coordinates.
+        Of the same dtype and of shape [k], or [k, n]: for each dimension the coordinates.
 
     Raises
     ------
@@ -165,7 +169,7 @@ def shape_n(input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None
     Returns
     -------
     list of Tensor
-        A vector for each.
+        For each tensor a vector of dtype `out_type`, as long as the tensor's rank.
 
     Examples
     --------
@@ -176,16 +180,17 @@ def shape_n(input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None
     return [shape(each, name, out_type) for each in list_argument(input, "shape_n")]
 
 
-def _broadcast_known(op: Operation) -> Shape:
+def _infer_broadcast_shape(op: Operation) -> Shape:
+    """Return the broadcast shape of the shapes that the inputs contain, as far as known."""
     x, y = (static_shape(t) for t in op.inputs)
     return x.broadcast(y)
 
 
-def _broadcast_length(op: Operation) -> Shape:
-    return Shape([_broadcast_known(op).rank])
+def _infer_broadcast_rank(op: Operation) -> Shape:
+    return Shape([_infer_broadcast_shape(op).rank])
 
 
-def _broadcast_sizes(xp: Any, x: Any, y: Any) -> Any:
+def _compute_broadcast_shape(xp: Any, x: Any, y: Any) -> Any:
     return np.asarray(np.broadcast_shapes(as_sizes(x), as_sizes(y)), x.dtype)
 
 
@@ -193,10 +198,10 @@ define(
     "BroadcastArgs",
     "shape_x: host I, shape_y: host I -> shape: host I",
     where={"I": dtypes.INDEX},
-    shape=_broadcast_length,
-    kernel=_broadcast_sizes,
+    shape=_infer_broadcast_rank,
+    kernel=_compute_broadcast_shape,
     gradient=NotDifferentiable("shapes are integers"),
-    rules=[ShapeVector(_broadcast_known, is_checked=True)],
+    rules=[ShapeVector(_infer_broadcast_shape, is_checked=True)],
     samples=[
         Sample([i32([2, 1]), i32([3])], i32([2, 3])),
         Sample([i64([]), i64([4, 0])], i64([4, 0])),

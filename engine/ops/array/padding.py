@@ -22,7 +22,7 @@ from ..support.common import shape_of
 from ..support.literals import f64, i32
 
 _X = np.arange(6.0).reshape(2, 3)
-_MODES = {"reflect": 1, "symmetric": 0}
+_SKIPPED_BORDER = {"reflect": 1, "symmetric": 0}  # elements at each border that a mode does not mirror
 
 
 def _known_paddings(op: Operation) -> Any:
@@ -46,9 +46,10 @@ def _known_paddings(op: Operation) -> Any:
     return None if pairs is None else pairs.tolist()
 
 
-# without a known rank of the tensor, the rows of paddings tell it: there is one for each dimension
-def _pad_shape(op: Operation) -> Shape:
+def _infer_padded_shape(op: Operation) -> Shape:
+    """Infer the padded shape from the shape of the tensor, the paddings, or the number of paddings alone."""
     pairs, x = _known_paddings(op), op.inputs[0].shape
+    # There is a pair for each dimension, so the number of pairs is the rank.
     rank = x.rank if x.rank is not None else op.inputs[1].shape[0]
     if rank is None:
         return Shape(None)
@@ -57,7 +58,8 @@ def _pad_shape(op: Operation) -> Shape:
     return Shape([None if d is None else d + before + after for d, (before, after) in zip(x, pairs, strict=True)])
 
 
-def _padded_size(x: Any, paddings: Any, *_: Any, **attrs: Any) -> int:
+def _count_elements(x: Any, paddings: Any, *_: Any, **attrs: Any) -> int:
+    """Return the number of elements of the padded tensor."""
     return math.prod(d + before + after for d, (before, after) in zip(x.shape, paddings.tolist(), strict=True))
 
 
@@ -79,13 +81,13 @@ def _compute_pad(xp: Any, x: Any, paddings: Any, value: Any) -> Any:
 def _pad_gradient(op: Operation, g: Tensor) -> list[Any]:
     x, paddings, _ = op.inputs
     inner = apply("Slice", g, apply("StridedSlice", paddings, [], spec=(slice(None), 0)), shape_of(x))
-    # the shape of a scalar, to which SumTo sums everything
-    nothing = constant(np.zeros(0, np.int32))
-    # the constant stands everywhere except in the inner block
-    return [inner, None, apply("SumTo", g, nothing) - apply("SumTo", inner, nothing)]
+    # The shape of a scalar, to which SumTo adds up all elements.
+    scalar_shape = constant(np.zeros(0, np.int32))
+    # The constant is everywhere except in the inner block.
+    return [inner, None, apply("SumTo", g, scalar_shape) - apply("SumTo", inner, scalar_shape)]
 
 
-def _scalar_value(op: Operation) -> Shape:
+def _infer_pad_shape(op: Operation) -> Shape:
     """Infer the padded shape; ShapeError unless the constant may be a scalar."""
     if not op.inputs[2].shape.is_compatible_with(SCALAR):
         raise ShapeError(
@@ -94,15 +96,15 @@ def _scalar_value(op: Operation) -> Shape:
             got=op.inputs[2].shape,
             hint="use concat for rows that differ",
         )
-    return _pad_shape(op)
+    return _infer_padded_shape(op)
 
 
 define(
     "Pad",
     "tensor: T, paddings: host I, constant_value: T -> output: T",
     where={"I": dtypes.INDEX},
-    shape=_scalar_value,
-    rules=[Elements(_padded_size)],
+    shape=_infer_pad_shape,
+    rules=[Elements(_count_elements)],
     kernel=_compute_pad,
     gradient=_pad_gradient,
     samples=[
@@ -115,32 +117,35 @@ define(
 )
 
 
-def _mirror_shape(op: Operation) -> Shape:
+def _infer_mirror_pad_shape(op: Operation) -> Shape:
     """Infer the padded shape; ShapeError for a padding larger than its dimension allows."""
-    pairs, x, skip = _known_paddings(op), op.inputs[0].shape, _MODES[op.attrs["mode"]]
-    for size, pair in zip(x, pairs, strict=True) if pairs is not None and x.rank is not None else ():
-        if size is not None and max(pair) > max(size - skip, 0):  # without a padding nothing is mirrored
+    pairs, x, skip = _known_paddings(op), op.inputs[0].shape, _SKIPPED_BORDER[op.attrs["mode"]]
+    if pairs is None or x.rank is None:
+        return _infer_padded_shape(op)
+    for size, pair in zip(x, pairs, strict=True):
+        # An empty dimension may be padded by 0, even in a mode that skips a border element.
+        if size is not None and max(pair) > max(size - skip, 0):
             raise ShapeError(
                 "a mirror padding is larger than its tensor",
                 wanted=f"at most {size - skip}",
                 got=pair,
                 hint="pad in several steps",
             )
-    return _pad_shape(op)
+    return _infer_padded_shape(op)
 
 
-def _mirror_pairs(shape: tuple[int, ...], x: Any, paddings: Any, mode: str) -> list[list[int]]:
-    """Return the checked pairs; ValueError if a mirror would reach beyond an axis of `shape`."""
+def _checked_mirror_pairs(x: Any, paddings: Any, mode: str) -> list[list[int]]:
+    """Return the pairs of a computed padding; ValueError if a mirror would reach beyond the end of `x`."""
     pairs = _checked_pairs(x, paddings)
-    # an axis of size 0 has size - 1 < 0, and is fine as long as its padding is 0
-    if any(max(pair) > size - _MODES[mode] for size, pair in zip(shape, pairs, strict=True) if max(pair)):
-        raise ValueError(f"pad: mode {mode} cannot pad shape {shape} by {pairs}")
+    # An empty axis has size - 1 < 0, but may be padded by 0.
+    if any(max(pair) > size - _SKIPPED_BORDER[mode] for size, pair in zip(x.shape, pairs, strict=True) if max(pair)):
+        raise ValueError(f"pad: mode {mode} cannot pad shape {x.shape} by {pairs}")
     return pairs
 
 
 def _compute_mirror_pad(xp: Any, x: Any, paddings: Any, mode: str) -> Any:
-    pairs = _mirror_pairs(x.shape, x, paddings, mode)
-    # xp.pad refuses an empty list of pairs
+    pairs = _checked_mirror_pairs(x, paddings, mode)
+    # xp.pad refuses an empty list of pairs.
     return xp.pad(x, pairs, mode=mode) if x.ndim else x
 
 
@@ -149,8 +154,8 @@ define(
     "tensor: T, paddings: host I -> output: T",
     where={"I": dtypes.INDEX},
     attrs={"mode": REQUIRED},
-    shape=_mirror_shape,
-    rules=[Elements(_padded_size)],
+    shape=_infer_mirror_pad_shape,
+    rules=[Elements(_count_elements)],
     kernel=_compute_mirror_pad,
     gradient=lambda op, g: [apply("MirrorPadGrad", g, op.inputs[1], mode=op.attrs["mode"]), None],
     samples=[
@@ -160,7 +165,8 @@ define(
 )
 
 
-def _unpadded_shape(op: Operation) -> Shape:
+def _infer_unpadded_shape(op: Operation) -> Shape:
+    """Infer the shape before the padding from the shape of the padded cotangent."""
     pairs, g = _known_paddings(op), op.inputs[0].shape
     if pairs is None or g.rank is None:
         return Shape(None if g.rank is None else [None] * g.rank)
@@ -169,13 +175,13 @@ def _unpadded_shape(op: Operation) -> Shape:
 
 def _mirror_grad(xp: Any, g: Any, paddings: Any, mode: str) -> Any:
     """Add the cotangent of each mirrored row to the row of its origin, axis by axis."""
-    skip = _MODES[mode]
+    skip = _SKIPPED_BORDER[mode]
     for axis, (before, after) in enumerate(_checked_pairs(g, paddings)):
         rows = xp.moveaxis(g, axis, 0)
         size = rows.shape[0] - before - after
         if size < 0:
             raise ValueError(f"no result of {mode} padding by {before} and {after} has {rows.shape[0]} rows")
-        # mirrored rows are reversed, and start next to the border: `skip` leaves the border itself out
+        # Mirrored rows are reversed, and start next to the border: `skip` leaves the border itself out.
         core = rows[before : before + size].copy()
         core[skip : skip + before] += rows[:before][::-1]
         core[size - skip - after : size - skip] += rows[before + size :][::-1]
@@ -188,7 +194,7 @@ define(
     "g: T, paddings: host I -> dx: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs={"mode": REQUIRED},
-    shape=_unpadded_shape,
+    shape=_infer_unpadded_shape,
     kernel=_mirror_grad,
     gradient=lambda op, g: [apply("MirrorPad", g, op.inputs[1], mode=op.attrs["mode"]), None],
     samples=[
@@ -202,21 +208,22 @@ define(
 def pad(
     tensor: Any, paddings: Any, mode: str = "constant", name: str | None = None, constant_values: Any = 0
 ) -> Tensor:
-    """Add rows before and after, along each dimension.
+    """Add elements before and after a tensor, along each dimension.
 
     Parameters
     ----------
     tensor : Tensor of any dtype and shape
     paddings : int32 or int64 Tensor of shape [rank, 2]
-        Number of rows before and after.
-    mode : {'constant', 'reflect', 'symmetric'}, in any case
-        Fill with `constant_values`, or mirror the tensor without or with its border.
+        For each dimension the sizes of the padding before and after, 0 or more.
+    mode : {'constant', 'reflect', 'symmetric'}
+        Fill with `constant_values`, or mirror the tensor without or with its border elements. Case-insensitive.
     constant_values : scalar of the dtype of `tensor`
+        0 stands for the zero of any dtype, such as the empty string. Unused by other modes.
 
     Returns
     -------
     Tensor
-        Of the dtype of `tensor`.
+        Of the dtype of `tensor`; each dimension is larger by its two sizes.
 
     Raises
     ------
@@ -236,7 +243,7 @@ def pad(
     array([1, 1, 2, 3, 3, 2], dtype=int32)
     """
     x, pairs, kind = convert_to_tensor(tensor), index_tensor(paddings), mode.lower()
-    if kind in _MODES:
+    if kind in _SKIPPED_BORDER:
         return apply("MirrorPad", x, pairs, name=name, mode=kind)
     if kind != "constant":
         raise GraphError(
@@ -245,7 +252,7 @@ def pad(
             got=mode,
             hint="leave mode out to pad with a constant",
         )
-    # a literal 0 stands for the zero of any dtype, such as the empty string
+    # A literal 0 stands for the zero of any dtype, such as the empty string.
     if isinstance(constant_values, (int, float)) and not constant_values:
         constant_values = np.zeros((), x.dtype.numpy)
     return apply("Pad", x, pairs, constant_values, name=name)

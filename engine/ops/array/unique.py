@@ -27,7 +27,7 @@ from .gather import check_bounds
 _POSITIONS = NotDifferentiable("its results are positions and counts")
 
 
-def _only_vectors(op: Operation) -> None:
+def _require_vectors(op: Operation) -> None:
     """Raise ShapeError unless all inputs may be vectors."""
     for tensor in op.inputs:
         if tensor.rank not in (1, None):
@@ -41,28 +41,30 @@ def _only_vectors(op: Operation) -> None:
 
 
 def _unique_shape(op: Operation) -> list[Shape]:
-    _only_vectors(op)
+    _require_vectors(op)
     return [Shape([None]), op.inputs[0].shape.with_rank(1), Shape([None])]
 
 
 def _compute_unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
     """Find runs of equal values in sorted order, and number the runs by first occurrence."""
-    kind, n = as_dtype(out_idx).numpy, x.size
+    index_type, n = as_dtype(out_idx).numpy, x.size
     order = xp.argsort(x, kind="stable")
     ordered = x[order]
-    # min(n, 1): without elements there is no first run
-    new = xp.concatenate([xp.ones(min(n, 1), dtype=xp.bool_), ordered[1:] != ordered[:-1]])
-    starts = xp.nonzero(new)[0]
+    # min(n, 1): without elements there is no first run.
+    is_start = xp.concatenate([xp.ones(min(n, 1), dtype=xp.bool_), ordered[1:] != ordered[:-1]])
+    starts = xp.nonzero(is_start)[0]
     ends = xp.concatenate([starts[1:], xp.full(min(n, 1), n, dtype=starts.dtype)])
-    # runs are in the order of values until here, and numbered by the position of their first value
+    # Runs are listed in the order of their values so far. The sort is stable, so a run starts with the first
+    # occurrence of its value; the results number runs by these positions.
     first = order[starts]
-    by_place = xp.argsort(first, kind="stable")
-    number = xp.zeros(first.shape, dtype=xp.int64)
-    # the inverse permutation: the number of each run in sorted order
-    number[by_place] = xp.arange(first.size)
+    by_occurrence = xp.argsort(first, kind="stable")
+    # The inverse permutation: from the run's place in the order of values to its number in the results.
+    run_numbers = xp.zeros(first.shape, dtype=xp.int64)
+    run_numbers[by_occurrence] = xp.arange(first.size)
     indices = xp.zeros(n, dtype=xp.int64)
-    indices[order] = number[running_count(xp, new) - 1]
-    return [first[by_place].astype(xp.int64), indices.astype(kind), (ends - starts)[by_place].astype(kind)]
+    indices[order] = run_numbers[running_count(xp, is_start) - 1]
+    counts = (ends - starts)[by_occurrence]
+    return [first[by_occurrence].astype(xp.int64), indices.astype(index_type), counts.astype(index_type)]
 
 
 def numbers_of_equal(xp: Any, x: Any) -> Any:
@@ -102,7 +104,7 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tupl
     Returns
     -------
     y : Tensor
-        Of the dtype of `x`; its gradient goes to the first occurrence of each value.
+        Of the dtype of `x`, of shape [m]; its gradient goes to the first occurrence of each value.
     idx : Tensor
         Of dtype `out_idx` and shape [n]: ``x[i] == y[idx[i]]``.
 
@@ -121,7 +123,7 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tupl
     (array([7, 3, 1], dtype=int32), array([0, 1, 0, 2], dtype=int32))
     """
     tensor = convert_to_tensor(x)
-    # the values are gathered by position, so that gradients reach `x`
+    # The values are gathered by position, so that gradients reach `x`.
     first, indices, _ = apply("Unique", tensor, name=name, out_idx=arguments.index_dtype(out_idx, "out_idx"))
     return apply("Gather", tensor, first), indices
 
@@ -163,7 +165,7 @@ def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = N
 
 
 def _difference_shape(op: Operation) -> Shape:
-    _only_vectors(op)
+    _require_vectors(op)
     return Shape([None])
 
 
@@ -174,7 +176,7 @@ def _compute_list_difference(xp: Any, x: Any, y: Any) -> Any:
     if not y.size:
         return xp.arange(x.size, dtype=xp.int64)
     known = xp.sort(y)
-    # values beyond the largest are compared with the largest; NaN equals nothing and stays
+    # Values beyond the largest are compared with the largest; NaN equals nothing and stays.
     places = xp.minimum(xp.searchsorted(known, x), y.size - 1)
     return xp.nonzero(known[places] != x)[0].astype(xp.int64)
 
@@ -209,9 +211,9 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
     Returns
     -------
     out : Tensor
-        Of the same dtype; its gradient goes to `x`.
+        Of the same dtype and of rank 1; its gradient goes to `x`.
     idx : Tensor
-        Of dtype `index_dtype`: their positions in `x`.
+        Of dtype `index_dtype` and the shape of `out`: ``out[i] == x[idx[i]]``.
 
     Raises
     ------
@@ -233,7 +235,7 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
 
 
 def _inverse_shape(op: Operation) -> Shape:
-    _only_vectors(op)
+    _require_vectors(op)
     return op.inputs[0].shape
 
 
@@ -242,7 +244,7 @@ def _invert_permutation(xp: Any, x: Any) -> Any:
     arguments.check_rank(x, 1, 1, "invert_permutation takes a vector")
     check_bounds(x, x.size, "invert_permutation")
     places = last_writers(xp, x, x.size)
-    # a repeated number leaves another place without a writer
+    # A repeated number leaves another place without a writer, which `last_writers` marks by -1.
     if x.size and int(places.min()) < 0:
         raise ValueError("invert_permutation: a number comes twice, so that it is no permutation")
     return places.astype(x.dtype)

@@ -28,12 +28,12 @@ from ..support.common import scalar_like, shape_of, zeros_like
 from .color import as_fractions
 from .transforms import image_tensor
 
-_PIXELS = (-3, -2, -1)
+_IMAGE_AXES = (-3, -2, -1)  # height, width and channels
 
 
 @public
 def image_gradients(image: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Differences of each pixel from its lower and from its right neighbour.
+    """Differences of neighbouring pixels: the lower, or the right, minus the pixel itself.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def image_gradients(image: Any, name: str | None = None) -> tuple[Tensor, Tensor
     x = image_tensor(image)
     down = x[..., 1:, :, :] - x[..., :-1, :, :]
     right = x[..., 1:, :] - x[..., :-1, :]
-    # Zeros keep the size: the last row and column have no neighbor.
+    # Zeros keep the size: the last row and column have no neighbour.
     dy = concat([down, zeros_like(x[..., :1, :, :])], -3, name)
     return dy, concat([right, zeros_like(x[..., :1, :])], -2)
 
@@ -81,7 +81,7 @@ def total_variation(images: Any, name: str | None = None) -> Tensor:
     x = image_tensor(images)
     down = abs(x[..., 1:, :, :] - x[..., :-1, :, :])
     right = abs(x[..., 1:, :] - x[..., :-1, :])
-    return apply("Add", reduce_sum(down, _PIXELS), reduce_sum(right, _PIXELS), name=name)
+    return apply("Add", reduce_sum(down, _IMAGE_AXES), reduce_sum(right, _IMAGE_AXES), name=name)
 
 
 @public
@@ -96,7 +96,7 @@ def sobel_edges(image: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Same dtype, of shape [batch, height, width, channels, 2]: along the height, then along the width.
+        Same dtype, of shape [batch, height, width, channels, 2]: the derivative along the height, and along the width.
 
     Examples
     --------
@@ -109,16 +109,19 @@ def sobel_edges(image: Any, name: str | None = None) -> Tensor:
     """
     # Mirrored without the border pixel itself, so that the derivative across a border is 0.
     x = pad(image_tensor(image, 4), [[0, 0], [1, 1], [1, 1], [0, 0]], "reflect")
-    across = x[:, :, :-2] + x[:, :, 1:-1] * 2 + x[:, :, 2:]
-    along = x[:, :-2] + x[:, 1:-1] * 2 + x[:, 2:]
-    return stack([across[:, 2:] - across[:, :-2], along[:, :, 2:] - along[:, :, :-2]], axis=-1, name=name)
+    # The kernel is separable: weights 1, 2, 1 along one axis, and the difference along the other.
+    smooth_rows = x[:, :, :-2] + x[:, :, 1:-1] * 2 + x[:, :, 2:]
+    smooth_columns = x[:, :-2] + x[:, 1:-1] * 2 + x[:, 2:]
+    dy = smooth_rows[:, 2:] - smooth_rows[:, :-2]
+    dx = smooth_columns[:, :, 2:] - smooth_columns[:, :, :-2]
+    return stack([dy, dx], axis=-1, name=name)
 
 
 def _read_image_pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return two images in the same floating dtype, of at least four bytes, and `max_val` in their scale."""
+    """Return two images and `max_val` in the same scale and floating dtype, of at least four bytes."""
     x = image_tensor(a)
     y = image_tensor(convert_to_tensor(b, x.dtype))
-    # In the dtype of the images first: integers become fractions together with their largest value.
+    # `as_fractions` divides integers by the largest value of their dtype, so `max_val` gets the images' dtype before.
     if as_symbolic(max_val):
         largest = cast(max_val, x.dtype)
     else:
@@ -127,10 +130,10 @@ def _read_image_pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tens
     return x, y, largest
 
 
-def _dtype_of(a: Any) -> DType:
-    """Return the dtype of a measure of images: a floating dtype of images stays, others become float32."""
-    given = convert_to_tensor(a).dtype
-    return given if given.is_floating else float32
+def _measure_dtype(a: Any) -> DType:
+    """Return the dtype of a measure: the dtype of the images if floating, otherwise float32."""
+    dtype = convert_to_tensor(a).dtype
+    return dtype if dtype.is_floating else float32
 
 
 @public
@@ -156,24 +159,29 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     array(20.)
     """
     x, y, largest = _read_image_pair(a, b, max_val)
-    error = reduce_mean(apply("SquaredDifference", x, y), _PIXELS)
-    return as_before(log(square(largest) / error) * (10 / math.log(10)), _dtype_of(a), name)
+    error = reduce_mean(apply("SquaredDifference", x, y), _IMAGE_AXES)
+    return as_before(log(square(largest) / error) * (10 / math.log(10)), _measure_dtype(a), name)
 
 
 def _gaussian_means(images: Tensor, size: int, sigma: float) -> Tensor:
-    """Return the Gaussian means of all windows inside of images."""
+    """Return the Gaussian means of all windows inside of images, of shape [..., height, width, channels].
+
+    Height and width shrink by ``size - 1``; `sigma` is in pixels.
+    """
     offsets = np.arange(size) - (size - 1) / 2
     weights = np.exp(-(offsets**2) / (2 * sigma**2))
     weights /= weights.sum()
-    # The Gaussian is separable: means along the height, then along the width.
-    for cut in (lambda part: (..., part, slice(None), slice(None)), lambda part: (..., part, slice(None))):
-        parts = [images[cut(slice(i, i - size + 1 or None))] * float(w) for i, w in enumerate(weights)]
-        images = apply("AddN", parts)
+    # The Gaussian is separable: means along the height, then along the width. Each term is the image shifted by i
+    # pixels and cut at the end, except for the last shift, whose stop would be 0.
+    shifts = [slice(i, i - size + 1 or None) for i in range(size)]
+    for later_axes in ((slice(None), slice(None)), (slice(None),)):
+        terms = [images[(..., shift, *later_axes)] * float(w) for shift, w in zip(shifts, weights, strict=True)]
+        images = apply("AddN", terms)
     return images
 
 
-def _with_windows(images: Tensor, size: int) -> Tensor:
-    """Return images whose size is checked to hold windows; the step checks sizes that are unknown before."""
+def _require_windows(images: Tensor, size: int) -> Tensor:
+    """Return images at least as large as a window; ShapeError if smaller, or a check in the step for unknown sizes."""
     sizes = (None, None) if images.rank is None else images.shape[-3:-1]
     if any(known is not None and known < size for known in sizes):
         raise ShapeError(
@@ -236,14 +244,15 @@ def ssim(
     >>> tg.function(lambda: tg.ssim(image, image, 1.0)).sync()
     array(1.)
     """
-    size = _window_size(filter_size)
+    size = _check_window_size(filter_size)
     x, y, largest = _read_image_pair(img1, img2, max_val)
-    x, y = _with_windows(x, size), _with_windows(y, size)
+    x, y = _require_windows(x, size), _require_windows(y, size)
     luminance, structure = _window_similarities(x, y, size, filter_sigma, (largest * k1, largest * k2))
-    return as_before(reduce_mean(luminance * structure, _PIXELS), _dtype_of(img1), name)
+    return as_before(reduce_mean(luminance * structure, _IMAGE_AXES), _measure_dtype(img1), name)
 
 
-def _window_size(value: Any) -> int:
+def _check_window_size(value: Any) -> int:
+    """Return `filter_size` as an integer; GraphError if not positive."""
     size = static_int(value, "filter_size")
     if size < 1:
         raise GraphError("a filter has at least one element", wanted="1 or more", got=size, hint="leave it out")
@@ -253,14 +262,25 @@ def _window_size(value: Any) -> int:
 def _window_similarities(
     x: Tensor, y: Tensor, size: int, sigma: float, guards: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Return the similarities of windows in luminance, and in contrast and structure."""
+    """Return the similarities of windows in luminance, and in contrast and structure (Wang et al., 2004, eq. 13).
+
+    Parameters
+    ----------
+    x, y : Tensor of shape [..., height, width, channels]
+    size, sigma : int and float
+        Size and standard deviation of the Gaussian windows, in pixels.
+    guards : pair of scalar Tensor
+        Square roots of the constants C1 and C2, which keep divisors away from 0.
+    """
     c1, c2 = map(square, guards)
     # Stacked, the four moments are averaged by a single filter.
-    parts = _gaussian_means(stack([x, y, x * y, square(x) + square(y)]), size, sigma)
-    mean_x, mean_y, products, squares = unstack(parts, 4)
-    # Moments minus products of means: twice the covariance, and the sum of the variances.
-    both, each = mean_x * mean_y * 2, square(mean_x) + square(mean_y)
-    return (both + c1) / (each + c1), (products * 2 - both + c2) / (squares - each + c2)
+    moments = _gaussian_means(stack([x, y, x * y, square(x) + square(y)]), size, sigma)
+    mean_x, mean_y, mean_xy, mean_squares = unstack(moments, 4)
+    product_of_means, squares_of_means = mean_x * mean_y * 2, square(mean_x) + square(mean_y)
+    covariance = mean_xy * 2 - product_of_means  # twice the covariance, as the product is doubled too
+    variances = mean_squares - squares_of_means  # the sum of both variances
+    luminance = (product_of_means + c1) / (squares_of_means + c1)
+    return luminance, (covariance + c2) / (variances + c2)
 
 
 @public
@@ -308,7 +328,7 @@ def ssim_multiscale(
     >>> tg.function(lambda: tg.ssim_multiscale(image, image, 1.0, [0.5, 0.5])).sync()
     array([1.])
     """
-    size = _window_size(filter_size)
+    size = _check_window_size(filter_size)
     powers = [float(power) for power in power_factors]
     if not powers:
         raise GraphError("images are compared in sizes", wanted="a weight for each", got="none", hint="leave it out")
@@ -317,17 +337,20 @@ def ssim_multiscale(
     for number, power in enumerate(powers):
         if number:
             x, y = _halve_images(x), _halve_images(y)
-        x, y = _with_windows(x, size), _with_windows(y, size)
+        x, y = _require_windows(x, size), _require_windows(y, size)
         luminance, structure = _window_similarities(x, y, size, filter_sigma, (largest * k1, largest * k2))
-        # Luminance counts in the smallest size only (Wang et al., 2003). The mean over channels follows in the end.
-        found = reduce_mean(luminance * structure if number == len(powers) - 1 else structure, _PIXELS[:2])
+        # Luminance counts in the smallest size only (Wang et al., 2003).
+        is_smallest = number == len(powers) - 1
+        # The mean over height and width: the mean over channels follows in the end, after the product of sizes.
+        similarity = reduce_mean(luminance * structure if is_smallest else structure, _IMAGE_AXES[:2])
         # A negative similarity has no fractional power.
-        factors.append(apply("Pow", relu(found), scalar_like(power, found)))
-    return as_before(reduce_mean(reduce_prod(stack(factors), 0), -1), _dtype_of(img1), name)
+        factors.append(apply("Pow", relu(similarity), scalar_like(power, similarity)))
+    return as_before(reduce_mean(reduce_prod(stack(factors), 0), -1), _measure_dtype(img1), name)
 
 
 def _halve_images(images: Tensor) -> Tensor:
-    """Return images half as high and wide; a last odd row or column is mirrored."""
-    odd = [images.shape[axis] % 2 if images.shape[axis] is not None else shape_of(images)[axis] % 2 for axis in (1, 2)]
-    whole = pad(images, [[0, 0], [0, odd[0]], [0, odd[1]], [0, 0]], "symmetric")
-    return avg_pool(whole, 2, 2, "VALID")
+    """Return images of shape [batch, height, width, channels] at half the size; a last odd row or column is doubled."""
+    sizes = [shape_of(images)[axis] if images.shape[axis] is None else images.shape[axis] for axis in (1, 2)]
+    extra_row, extra_column = (size % 2 for size in sizes)
+    even = pad(images, [[0, 0], [0, extra_row], [0, extra_column], [0, 0]], "symmetric")
+    return avg_pool(even, 2, 2, "VALID")

@@ -25,14 +25,16 @@ from .zero_products import multiply_unless_zero
 _X = f64([0, 0.5, -2, 6.25])
 _POSITIVE = f64([0.25, 0.5, 2, 6.25])
 _FAR = 1e9  # beyond, SciPy fails for scaled functions of higher orders; two terms of their expansion suffice
-# Midpoints: sums over a period of a smooth periodic function converge exponentially.
+# Midpoints of 4000 intervals of [0, pi], half a period of the even integrands below: sums over a period of a smooth
+# periodic function converge exponentially, so far fewer would do.
 _ANGLES = (np.arange(4000) + 0.5) * (math.pi / 4000)
 
 
 def _integral_of_i(order: int, scaled: bool = False) -> Callable[[Any], Any]:
-    """Return the function by its integral, the mean of ``exp(x * cos(t)) * cos(order * t)`` over t."""
+    """Return the function I by its integral, the mean of ``exp(x * cos(t)) * cos(order * t)`` over t in [0, pi]."""
 
     def integrate_i(x: Any) -> Any:
+        # The scale ``exp(-abs(x))`` is a part of the exponent, so that large arguments do not overflow.
         exponent = x[:, None] * np.cos(_ANGLES) - (np.abs(x)[:, None] if scaled else 0)
         return (np.exp(exponent) * np.cos(order * _ANGLES)).mean(-1)
 
@@ -40,25 +42,28 @@ def _integral_of_i(order: int, scaled: bool = False) -> Callable[[Any], Any]:
 
 
 def _integral_of_j(order: int) -> Callable[[Any], Any]:
-    """Return the function by its integral, the mean of ``cos(order * t - x * sin(t))`` over t."""
+    """Return the function J by its integral, the mean of ``cos(order * t - x * sin(t))`` over t in [0, pi]."""
     return lambda x: np.cos(order * _ANGLES - x[:, None] * np.sin(_ANGLES)).mean(-1)
 
 
 def _integral_of_k(order: int, scaled: bool = False) -> Callable[[Any], Any]:
-    """Return the function by its integral of ``exp(-x * cosh(t)) * cosh(order * t)`` over t from 0."""
-    t = (np.arange(8000) + 0.5) * 1e-3  # up to 8, where the integrand of all samples has vanished
+    """Return the function K by its integral of ``exp(-x * cosh(t)) * cosh(order * t)`` over t from 0 to infinity."""
+    width = 1e-3  # of an interval; 8000 reach to 8, where the integrand of all samples has vanished
+    t = (np.arange(8000) + 0.5) * width
 
     def integrate_k(x: Any) -> Any:
+        # The scale ``exp(x)`` is a part of the exponent.
         exponent = -x[:, None] * (np.cosh(t) - (1 if scaled else 0))
-        return (np.exp(exponent) * np.cosh(order * t)).sum(-1) * 1e-3
+        return (np.exp(exponent) * np.cosh(order * t)).sum(-1) * width
 
     return integrate_k
 
 
 def _scaled_i(order: int) -> Callable[..., Any]:
-    """Return the kernel of a function I times ``exp(-abs(x))``.
+    """Return the kernel of the function I of an order, times ``exp(-abs(x))``.
 
-    For large arguments CuPy multiplies 0 by infinity; except for NumPy, an expansion is used there (DLMF, 10.40.1).
+    For large arguments CuPy multiplies 0 by infinity. So libraries other than NumPy use an expansion there (DLMF,
+    10.40.1).
     """
     by_library = arrays.by_special(f"i{order}e")
 
@@ -71,7 +76,7 @@ def _scaled_i(order: int) -> Callable[..., Any]:
         # Half of the range of exp: a kernel that multiplies I by exp(-x) is finite up to twice this value, and eight
         # terms are exact to the last digit from here on (44 for float32, 354 for float64).
         is_far = size > math.log(np.finfo(x.dtype).max) / 2
-        # 1 stands in for near arguments, so that the unused expansion divides by no 0.
+        # 1 stands in for near arguments, whose expansion is not used, so that there is no division by 0.
         size = xp.where(is_far, size, xp.ones((), x.dtype))
         term = total = xp.ones(x.shape, x.dtype)
         for k in range(1, 9):
@@ -91,7 +96,19 @@ def _declare_bessel(
     samples: list[Sample],
     examples: dict[str, str],
 ) -> Unary:
-    """Declare a function of `scipy.special`; ``gradient(x, y)`` is its derivative by `x`, from the result `y`."""
+    """Declare a function of `scipy.special`.
+
+    Parameters
+    ----------
+    function : str
+        Name in `scipy.special`: a letter, the order, and "e" for a scaled function.
+    what : str
+        Noun phrase for the first line of the docstring.
+    gradient : callable
+        ``gradient(x, y)`` returns the derivative at `x`, where the function is `y`.
+    samples, examples
+        As of `declare_unary`.
+    """
     return declare_unary(
         f"Bessel{function.upper()}",
         f"bessel_{function}",
@@ -219,45 +236,52 @@ bessel_k1e: Unary = _declare_bessel(
 )
 
 
-def _of_order(x: Any, order: int, function: str) -> Any:
+def _compute_by_scipy(x: Any, order: int, function: str) -> Any:
+    """Return the values of a function of `scipy.special` that takes the order as an argument."""
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     return arrays.special_function(np, function)(order, wide)
 
 
-# Far arguments get the first two terms of DLMF, 10.40.1; SciPy computes the others, with 0 in place of far ones.
-def _i_of_order(xp: Any, x: Any, order: int, scaled: bool) -> Any:
+def _compute_i(xp: Any, x: Any, order: int, scaled: bool) -> Any:
+    """Return the function I of an order; scaled, arguments beyond `_FAR` get two terms of DLMF, 10.40.1."""
     if not scaled:
-        return _of_order(x, order, "iv")
+        return _compute_by_scipy(x, order, "iv")
     size = np.absolute(x)
     is_far = size > _FAR
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # near arguments, whose expansion is not used, may be 0
         far = (1 - (4 * order**2 - 1) / (8 * size)) / np.sqrt(2 * math.pi * size)
-    return np.where(is_far, far * (np.sign(x) if order % 2 else 1), _of_order(np.where(is_far, 0, x), order, "ive"))
+    # The expansion is of abs(x), and functions I of odd orders are odd.
+    far = far * np.sign(x) if order % 2 else far
+    near = _compute_by_scipy(np.where(is_far, 0, x), order, "ive")
+    return np.where(is_far, far, near)
 
 
 def _i_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x,), n, scaled = op.inputs, op.attrs["order"], op.attrs["scaled"]
     # Orders 0 and 1 are operations of their own, which run on devices as well.
-    first = bessel_i1e if scaled else bessel_i1
-    below = first(x) if n == 2 else apply("BesselI", x, order=n - 1, scaled=scaled)
-    slope = (below + apply("BesselI", x, order=n + 1, scaled=scaled)) * 0.5
+    order_1 = bessel_i1e if scaled else bessel_i1
+    lower = order_1(x) if n == 2 else apply("BesselI", x, order=n - 1, scaled=scaled)
+    # DLMF, 10.29.1; of the scaled function, the factor exp(-abs(x)) has a derivative too.
+    slope = (lower + apply("BesselI", x, order=n + 1, scaled=scaled)) * 0.5
     return [multiply_unless_zero(g, slope - sign(x) * op.outputs[0] if scaled else slope)]
 
 
 def _j_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x,), n = op.inputs, op.attrs["order"]
-    below = bessel_j1(x) if n == 2 else apply("BesselJ", x, order=n - 1)
-    return [g * ((below - apply("BesselJ", x, order=n + 1)) * 0.5)]
+    lower = bessel_j1(x) if n == 2 else apply("BesselJ", x, order=n - 1)
+    # DLMF, 10.6.1.
+    return [g * ((lower - apply("BesselJ", x, order=n + 1)) * 0.5)]
 
 
+# BesselI and BesselJ are the orders from 2 up, needed by derivatives only; on the host, because CuPy lacks them.
 define(
-    "BesselI",  # of orders from 2 up, on the host because CuPy lacks them
+    "BesselI",
     "x: host T -> y: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED, "scaled": False},
     rules=[Batch(batch_pointwise)],
     shape=same_as(0),
-    kernel=keep_dtype(_i_of_order),
+    kernel=keep_dtype(_compute_i),
     gradient=_i_gradient,
     samples=[
         Sample([_X], _integral_of_i(2), {"order": 2}),
@@ -273,7 +297,7 @@ define(
     attrs={"order": REQUIRED},
     rules=[Batch(batch_pointwise)],
     shape=same_as(0),
-    kernel=keep_dtype(lambda xp, x, order: _of_order(x, order, "jv")),
+    kernel=keep_dtype(lambda xp, x, order: _compute_by_scipy(x, order, "jv")),
     gradient=_j_gradient,
     samples=[Sample([_X], _integral_of_j(2), {"order": 2}), Sample([_X], _integral_of_j(3), {"order": 3})],
 )

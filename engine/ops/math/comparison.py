@@ -15,136 +15,138 @@ from ..support.families import Binary, Unary, declare_binary, declare_unary
 from ..support.literals import f64, flags, i32
 
 _BOOL = (dtypes.bool_,)
+# Operands of the samples: a row and a column of numbers, all pairs of bools, and integers with signs.
 _A = f64([[1.5, -2.0, 4.0]])
 _B = f64([[1.5], [4.0]])
 _P = flags([True, True, False, False])
 _Q = flags([True, False, True, False])
 _I = i32([12, -1, 7])
 _J = i32([10, 6, 0])
-_DISCRETE = NotDifferentiable("its result is bool")
+_BOOL_RESULT = NotDifferentiable("its result is bool")
 _BITS = NotDifferentiable("it works on the bits of integers")
 
 
-def _pair_samples(function: Callable[[Any, Any], Any], x: Any, y: Any) -> list[Sample]:
+def _sample_by(function: Callable[[Any, Any], Any], x: Any, y: Any) -> list[Sample]:
+    """Return a sample whose results are those of a Python function of two scalars."""
     return [Sample([x, y], np.vectorize(function, otypes=[bool]))]
 
 
 equal: Binary = declare_binary(
     "Equal",
     "equal",
-    "Whether two values are equal, elementwise; NaN equals nothing.",
+    "True where two values are equal, elementwise; NaN equals nothing, not even NaN.",
     where=dtypes.VALUES,
     output="bool",
     kernel=Ufunc("equal"),
-    gradient=_DISCRETE,
-    samples=_pair_samples(operator.eq, _A, _B),
+    gradient=_BOOL_RESULT,
+    samples=_sample_by(operator.eq, _A, _B),
     examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([ True, False, False])"},
 )
 
 not_equal: Binary = declare_binary(
     "NotEqual",
     "not_equal",
-    "Whether two values differ, elementwise; NaN differs from everything.",
+    "True where two values differ, elementwise; NaN differs from everything, even from NaN.",
     where=dtypes.VALUES,
     output="bool",
     kernel=Ufunc("not_equal"),
-    gradient=_DISCRETE,
-    samples=_pair_samples(operator.ne, _A, _B),
+    gradient=_BOOL_RESULT,
+    samples=_sample_by(operator.ne, _A, _B),
     examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([False,  True,  True])"},
 )
 
 less: Binary = declare_binary(
     "Less",
     "less",
-    "Whether ``x < y``, elementwise.",
+    "True where ``x < y``, elementwise.",
     where=dtypes.REAL,
     output="bool",
     kernel=Ufunc("less"),
-    gradient=_DISCRETE,
-    samples=_pair_samples(operator.lt, _A, _B),
+    gradient=_BOOL_RESULT,
+    samples=_sample_by(operator.lt, _A, _B),
     examples={"[1, 2, 3], 2": "array([ True, False, False])"},
 )
 
 less_equal: Binary = declare_binary(
     "LessEqual",
     "less_equal",
-    "Whether ``x <= y``, elementwise.",
+    "True where ``x <= y``, elementwise.",
     where=dtypes.REAL,
     output="bool",
     kernel=Ufunc("less_equal"),
-    gradient=_DISCRETE,
-    samples=_pair_samples(operator.le, _A, _B),
+    gradient=_BOOL_RESULT,
+    samples=_sample_by(operator.le, _A, _B),
     examples={"[1, 2, 3], 2": "array([ True,  True, False])"},
 )
 
 greater: Binary = declare_binary(
     "Greater",
     "greater",
-    "Whether ``x > y``, elementwise.",
+    "True where ``x > y``, elementwise.",
     where=dtypes.REAL,
     output="bool",
     kernel=Ufunc("greater"),
-    gradient=_DISCRETE,
-    samples=_pair_samples(operator.gt, _A, _B),
+    gradient=_BOOL_RESULT,
+    samples=_sample_by(operator.gt, _A, _B),
     examples={"[1, 2, 3], 2": "array([False, False,  True])"},
 )
 
 greater_equal: Binary = declare_binary(
     "GreaterEqual",
     "greater_equal",
-    "Whether ``x >= y``, elementwise.",
+    "True where ``x >= y``, elementwise.",
     where=dtypes.REAL,
     output="bool",
     kernel=Ufunc("greater_equal"),
-    gradient=_DISCRETE,
-    samples=_pair_samples(operator.ge, _A, _B),
+    gradient=_BOOL_RESULT,
+    samples=_sample_by(operator.ge, _A, _B),
     examples={"[1, 2, 3], 2": "array([False,  True,  True])"},
 )
 
 logical_and: Binary = declare_binary(
     "LogicalAnd",
     "logical_and",
-    "Whether both are true, elementwise.",
+    "True where both operands are true, elementwise.",
     where=_BOOL,
     output="bool",
     kernel=Ufunc("logical_and"),
-    gradient=_DISCRETE,
-    samples=_pair_samples(lambda p, q: p and q, _P, _Q),
+    gradient=_BOOL_RESULT,
+    samples=_sample_by(lambda p, q: p and q, _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([ True, False, False])"},
 )
 
 logical_or: Binary = declare_binary(
     "LogicalOr",
     "logical_or",
-    "Whether at least one is true, elementwise.",
+    "True where at least one operand is true, elementwise.",
     where=_BOOL,
     output="bool",
     kernel=Ufunc("logical_or"),
-    gradient=_DISCRETE,
-    samples=_pair_samples(lambda p, q: p or q, _P, _Q),
+    gradient=_BOOL_RESULT,
+    samples=_sample_by(lambda p, q: p or q, _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([ True,  True, False])"},
 )
 
 logical_xor: Binary = declare_binary(
     "LogicalXor",
     "logical_xor",
-    "Whether exactly one is true, elementwise.",
+    "True where exactly one operand is true, elementwise.",
     where=_BOOL,
     output="bool",
     kernel=Ufunc("logical_xor"),
-    gradient=_DISCRETE,
-    samples=_pair_samples(lambda p, q: bool(p) != bool(q), _P, _Q),
+    gradient=_BOOL_RESULT,
+    samples=_sample_by(lambda p, q: bool(p) != bool(q), _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([False,  True, False])"},
 )
 
 logical_not: Unary = declare_unary(
     "LogicalNot",
     "logical_not",
-    "Whether a value is false, elementwise.",
+    "True where a value is false, elementwise.",
     where=_BOOL,
     output="bool",
     kernel=Ufunc("logical_not"),
-    gradient=_DISCRETE,
+    gradient=_BOOL_RESULT,
     samples=[Sample([_P], flags([False, False, True, True]))],
     examples={"[True, False]": "array([False,  True])"},
 )
@@ -152,7 +154,7 @@ logical_not: Unary = declare_unary(
 bitwise_and: Binary = declare_binary(
     "BitwiseAnd",
     "bitwise_and",
-    "Bits set in both, elementwise.",
+    "Bits set in both operands, elementwise.",
     where=dtypes.INTEGER,
     kernel=Ufunc("bitwise_and"),
     gradient=_BITS,
@@ -163,7 +165,7 @@ bitwise_and: Binary = declare_binary(
 bitwise_or: Binary = declare_binary(
     "BitwiseOr",
     "bitwise_or",
-    "Bits set in at least one, elementwise.",
+    "Bits set in at least one operand, elementwise.",
     where=dtypes.INTEGER,
     kernel=Ufunc("bitwise_or"),
     gradient=_BITS,
@@ -174,7 +176,7 @@ bitwise_or: Binary = declare_binary(
 bitwise_xor: Binary = declare_binary(
     "BitwiseXor",
     "bitwise_xor",
-    "Bits set in exactly one, elementwise.",
+    "Bits set in exactly one operand, elementwise.",
     where=dtypes.INTEGER,
     kernel=Ufunc("bitwise_xor"),
     gradient=_BITS,
@@ -182,6 +184,8 @@ bitwise_xor: Binary = declare_binary(
     examples={"[0b1100, -1], 0b1010": "array([  6, -11], dtype=int32)"},
 )
 
+# Where all bits are shifted out, NumPy returns 0, or -1 for a negative number shifted right; GPUs return anything, so
+# other array libraries get functions with NumPy's results.
 left_shift: Binary = declare_binary(
     "LeftShift",
     "left_shift",

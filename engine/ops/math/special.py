@@ -1,4 +1,4 @@
-"""Special functions: inverses of the error function, integrals; and products with 0 where `x` is 0."""
+"""Special functions: inverses of the error function, integrals; and products and quotients with 0 where `x` is 0."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from .elementwise import exp, log, log1p, square
 from .trigonometry import cos, sin
 from .zero_products import multiply_unless_zero
 
+# Derivatives of quantiles have exp(y * y), of a `y` that is infinite at the ends of the domain. There the derivative of
+# `square(y)`, 2 * y, would turn an incoming gradient of 0 into NaN, so `y` is multiplied by `multiply_unless_zero`.
 erfinv: Unary = declare_unary(
     "Erfinv",
     "erfinv",
@@ -70,7 +72,7 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.erfcinv(np.array([0.5, 1e-30]))).sync()
     array([0.47693628, 8.14861622])
     """
-    # `erfinv(1 - x)` would lose the digits of a small x.
+    # The quantile of x / 2 is -sqrt(2) * erfcinv(x); `erfinv(1 - x)` would lose the digits of a small x.
     return apply("Mul", ndtri(convert_to_tensor(x) * 0.5), -math.sqrt(0.5), name=name)
 
 
@@ -103,7 +105,8 @@ dawsn: Unary = declare_unary(
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.53807951])"},
 )
 
-# So near to 1 the first term left out of the series, 1e-3 ** 10, is below the rounding errors of float64.
+# Distance from 1 up to which a series replaces log(x) / (1 - x). The first term left out, of size 1e-3 ** 10 beside
+# 1, is below the rounding errors of float64, and so are its first derivatives.
 _NEAR = 1e-3
 _TERMS = 10
 
@@ -111,14 +114,15 @@ _TERMS = 10
 def _spence_slope(x: Tensor) -> Tensor:
     """Return ``log(x) / (1 - x)``, by a series near 1, where derivatives would lose digits otherwise."""
     u = x - 1
-    near = apply("Abs", u) < _NEAR
-    # Constants stand in where the other branch is chosen, so that derivatives are finite there too.
-    small, large, far = (apply("Where", near, *either) for either in ((u, 0), (1, u), (2, x)))
-    # Horner's rule for the series of log(1 + u) / u.
+    is_near = apply("Abs", u) < _NEAR
+    # Each formula gets constants where the other is chosen, so that its derivatives are finite there too.
+    near_u = apply("Where", is_near, u, 0)
+    far_u, far_x = apply("Where", is_near, 1, u), apply("Where", is_near, 2, x)
+    # Horner's rule for the series of log(1 + u) / u: 1 - u / 2 + u**2 / 3 - ...
     series: Any = 0.0
     for k in range(_TERMS, 0, -1):
-        series = series * -small + 1 / k
-    return apply("Where", near, -series, -(log(far) / large))
+        series = series * -near_u + 1 / k
+    return apply("Where", is_near, -series, -(log(far_x) / far_u))
 
 
 spence: Unary = declare_unary(
@@ -141,7 +145,7 @@ spence: Unary = declare_unary(
 
 
 def _fresnel_kernel(index: int) -> Any:
-    """Return the kernel of the sine integral, 0, or cosine integral, 1; SciPy computes both at once."""
+    """Return the kernel of an integral: index 0 for sine, 1 for cosine, of the pair that SciPy computes at once."""
     kernel = arrays.by_special("fresnel")
     return keep_dtype(lambda xp, x: kernel(xp, x)[index])
 
@@ -192,9 +196,9 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     array([0. , 1.5], dtype=float32)
     """
     a, b = convert_alike(x, y, default=dtypes.float32)
-    zero = apply("Equal", a, 0)
+    is_zero = apply("Equal", a, 0)
     # The inner choice keeps the gradient of the dropped quotient finite.
-    return apply("Where", zero, 0, a / apply("Where", zero, 1, b), name=name)
+    return apply("Where", is_zero, 0, a / apply("Where", is_zero, 1, b), name=name)
 
 
 @public
@@ -218,6 +222,6 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
     array([0.e+00, 2.e-20])
     """
     a, b = convert_alike(x, y, default=dtypes.float32)
-    zero = apply("Equal", a, 0)
+    is_zero = apply("Equal", a, 0)
     # The inner choice keeps the gradient of the dropped logarithm finite.
-    return apply("Where", zero, 0, a * log1p(apply("Where", zero, 0, b)), name=name)
+    return apply("Where", is_zero, 0, a * log1p(apply("Where", is_zero, 0, b)), name=name)

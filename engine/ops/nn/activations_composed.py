@@ -74,7 +74,7 @@ def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
     Returns
     -------
     Tensor
-        Same dtype.
+        Same dtype; the shape of `features`, except that the size along `axis` doubles.
 
     Examples
     --------

@@ -20,7 +20,7 @@ _CHANNELS_LAST = (None, "NWC", "NHWC", "NDHWC")
 
 
 def is_channels_first(data_format: str | None) -> bool:
-    """Return True if a data format, of any number of dimensions, has channels second."""
+    """Return True if channels are the second dimension of a data format; GraphError for an unknown format."""
     if not isinstance(data_format, str | None) or data_format not in (*_CHANNELS_LAST, *_CHANNELS_FIRST):
         raise GraphError(
             "no such data format",
@@ -36,13 +36,19 @@ def along_channels(vector: Tensor, value: Tensor, is_first: bool) -> Tensor:
 
     Parameters
     ----------
-    vector, value : Tensor
+    vector : Tensor of shape [channels]
+    value : Tensor of rank 2 or more
     is_first : bool
-        True if channels are the second dimension of `value`, False for the last.
+        True if channels are the second dimension of `value`, first after the batch; False if the last.
+
+    Raises
+    ------
+    ShapeError
+        If channels are second and the rank of `value` is unknown.
     """
     if not is_first:
         return vector
-    # How many dimensions follow the channels has to be known.
+    # The vector gets a dimension of size 1 for each dimension after the channels.
     if value.rank is None:
         raise ShapeError(
             "the rank has to be known where channels are not the last dimension",
@@ -60,7 +66,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 
     Parameters
     ----------
-    value : Tensor of any numeric dtype, of rank at least 2
+    value : Tensor of any numeric dtype, of rank at least 1, or 2 where channels are the second dimension
     bias : Tensor of the same dtype, of rank 1
         An element for each channel.
     data_format : {None, 'NHWC', 'NCHW'}, optional
@@ -90,16 +96,18 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     is_first = is_channels_first(data_format)
     value = convert_to_tensor(value)
     bias = convert_to_tensor(bias, value.dtype)
-    if value.rank is not None and value.rank < (2 if is_first else 1):
+    least_rank = 2 if is_first else 1
+    if value.rank is not None and value.rank < least_rank:
         raise ShapeError(
             "there are no channels to add a bias to",
-            wanted=f"rank {2 if is_first else 1} or more",
+            wanted=f"rank {least_rank} or more",
             got=value.shape,
             operation=value.op,
             hint="use + to add other shapes",
         )
     axis = 1 if is_first else -1
-    if not bias.shape.is_compatible_with(Shape([value.shape[axis] if value.rank else None])):
+    channels = value.shape[axis] if value.rank else None  # None for an unknown rank
+    if not bias.shape.is_compatible_with(Shape([channels])):
         raise ShapeError(
             "the bias does not fit",
             wanted=f"a vector as long as the {'second' if is_first else 'last'} dimension",
@@ -125,7 +133,8 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     Returns
     -------
     mean, variance : Tensor
-        Same dtype, without the reduced axes. Values of two bytes are computed in float32.
+        Same dtype; the reduced axes have size 1 with `keepdims`, otherwise they are dropped. Values of two bytes are
+        computed in float32.
 
     Examples
     --------
@@ -139,6 +148,7 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     mean = reduce_mean(x, axes, keepdims=True)
     # In two passes: the mean of squares less the square of the mean would cancel.
     variance = reduce_mean(apply("SquaredDifference", x, mean), axes, keepdims)
+    # The difference needed a mean with all axes, to broadcast; the result is reduced again if axes are dropped.
     mean = mean if keepdims else reduce_mean(x, axes)
     return as_before(mean, given.dtype), as_before(variance, given.dtype, name)
 
@@ -153,7 +163,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     axis : int or sequence of int, optional
         Axes of the vectors; all when None.
     epsilon : float
-        Least sum of squares to divide by.
+        Lower bound of the sum of squares whose root is the divisor: vectors of zeros stay zeros.
 
     Returns
     -------

@@ -23,7 +23,10 @@ from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
 
-_BLOCK = 1 << 18  # Gumbel numbers per block: samples times classes may not fit the memory
+_BLOCK = 1 << 18  # Gumbel numbers drawn at a time: the product of samples and classes may not fit into memory
+
+# The optional input `instance` of the operations is a frame and an iteration. Its draws are those of the instance with
+# these numbers, so that a gradient which runs a segment of a loop again repeats the draws.
 
 
 def _compute_categorical(
@@ -32,18 +35,19 @@ def _compute_categorical(
     return draw_classes(xp, instance_generator(context, seed, instance), logits, int(count), dtype)
 
 
-def draw_classes(xp: Any, draw: np.random.Generator, logits: Any, count: int, dtype: DType) -> Array:
-    """Draw `count` class indices for each row of logits."""
+def draw_classes(xp: Any, generator: np.random.Generator, logits: Any, count: int, dtype: DType) -> Array:
+    """Draw `count` class indices for each row of logits, of shape [batch, classes]; the result is [batch, count]."""
     logits = logits.astype(xp.float64)
     classes = logits.shape[-1]
     samples = xp.empty(len(logits) * count, dtype.numpy)
-    step = max(1, _BLOCK // max(1, classes))
-    for start in range(0, len(samples), step):
+    samples_per_block = max(1, _BLOCK // max(1, classes))
+    for start in range(0, len(samples), samples_per_block):
+        stop = min(start + samples_per_block, len(samples))
         # Sample i is drawn from row i // count.
-        rows = xp.arange(start, min(start + step, len(samples))) // count
+        rows = xp.arange(start, stop) // count
         # Gumbel-max: the argmax of logits plus Gumbel noise has the distribution softmax(logits).
-        noise = xp.asarray(draw.gumbel(size=(len(rows), classes)))
-        samples[start : start + step] = xp.argmax(logits[rows] + noise, axis=-1)
+        noise = xp.asarray(generator.gumbel(size=(len(rows), classes)))
+        samples[start:stop] = xp.argmax(logits[rows] + noise, axis=-1)
     drawn: Array = samples.reshape(len(logits), count)
     return drawn
 
@@ -76,12 +80,12 @@ def categorical(
 
     Parameters
     ----------
-    logits : floating Tensor of shape [batch, classes]
+    logits : Tensor of a floating dtype, of shape [batch, classes]
         Unnormalised log probabilities.
-    num_samples : int32 scalar
+    num_samples : scalar int32 Tensor
         Draws for each row.
     dtype : dtype-like
-        An integer dtype for the result.
+        An integer dtype that holds the largest class index, ``classes - 1``.
     seed : int, optional
         As for `random_uniform`.
 
@@ -138,7 +142,7 @@ define(
 
 @public
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """Put the rows of a tensor in a random order, all orders being equally probable.
+    """Put the rows of a tensor, along dimension 0, in a random order; all orders are equally probable.
 
     Parameters
     ----------
