@@ -1,4 +1,9 @@
-"""Outputs of operations which take elements; a step which ends early returns the elements to their queue."""
+"""Outputs of operations which take elements; a step which ends early returns the elements to their queue.
+
+A `Taken` has the entries that an instance took from a queue, or from another resource, and makes the outputs of them:
+the components of an element, or a batch. Until the entries may no longer return, ``taken.give_back`` is registered with
+the session's resources, which call it if the step ends early.
+"""
 
 from __future__ import annotations
 
@@ -22,45 +27,53 @@ def kernel_outputs(context: KernelContext, taken: Taken | AsyncResult, only_fetc
     taken : Taken, or AsyncResult of one
     only_fetched : bool
         True if the step only returns the element to its caller; without a delivery, the element goes back.
+
+    Returns
+    -------
+    tensor, tuple of tensors, or AsyncResult
     """
-
     if isinstance(taken, AsyncResult):
-        return taken.then(partial(_outputs_of_taken, context, only_fetched))
-    found = _outputs_of_taken(context, only_fetched, taken)
-    return found.call() if isinstance(found, Continuation) else found
+        return taken.then(partial(_make_outputs, context, only_fetched))
+    outputs = _make_outputs(context, only_fetched, taken)
+    # The machine calls the Continuation of an AsyncResult only; here the kernel is running already.
+    return outputs.call() if isinstance(outputs, Continuation) else outputs
 
 
-def _outputs_of_taken(context: KernelContext, only_fetched: bool, taken: Taken) -> Any:
+def _make_outputs(context: KernelContext, only_fetched: bool, taken: Taken) -> Any:
     """Return the outputs of a take, or a Continuation which makes a large batch in a thread."""
     step = context.step
     if taken.is_long and step.long_calls is not None:
-        step.resources.note_taken(step.number, taken.give_back, context.operation)  # until the batch is made
-        return Continuation(lambda: _made_elsewhere(context, taken, only_fetched))
-    result = taken.result()
+        # A step that ends while the thread makes the batch gives the entries back; unregistered below.
+        step.resources.note_taken(step.number, taken.give_back, context.operation)
+        return Continuation(lambda: _make_batch_in_thread(context, taken, only_fetched))
+    components = taken.result()
+    # Registered until the caller has the results; elements with other uses are consumed by the step.
     if only_fetched:
         step.resources.note_taken(step.number, taken.give_back, context.operation)
-    return _one_or_all(result)
+    return _unpack_single_output(components)
 
 
-def _made_elsewhere(context: KernelContext, taken: Taken, only_fetched: bool) -> AsyncResult:
+def _make_batch_in_thread(context: KernelContext, taken: Taken, only_fetched: bool) -> AsyncResult:
     """Make a batch in a thread; an error returns the elements to their queue."""
     step = context.step
 
     def release_if_failed(call: LongCall) -> None:
-        # The instance may run again, for instance after a refusal of memory, and then takes anew.
+        # Not left to the end of the step: the instance may run again, for instance after a refusal of memory, and then
+        # takes anew. A cancelled call belongs to a step that has ended, whose end gives the entries back.
         if not call.cancelled() and call.exception() is not None:
             step.resources.drop_taken(step.number, taken.give_back)
             taken.give_back()
 
-    def outputs_of_result(result: Any) -> Any:
+    def outputs_of_batch(components: Any) -> Any:
         if not only_fetched:
             step.resources.drop_taken(step.number, taken.give_back)
-        return _one_or_all(result)
+        return _unpack_single_output(components)
 
     call = step.later(taken.make)(taken.entries)
     outside(call.add_done_callback, release_if_failed)
-    return AsyncResult(call, outputs_of_result)
+    return AsyncResult(call, outputs_of_batch)
 
 
-def _one_or_all(element: Any) -> Any:
-    return element[0] if len(element) == 1 else element
+def _unpack_single_output(components: Any) -> Any:
+    """Return the outputs as kernels do: the value of a single output alone, several as a tuple."""
+    return components[0] if len(components) == 1 else components

@@ -51,11 +51,16 @@ class _Part(NamedTuple):
 
     def overlap(self, other: _Part) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Return the slices of the intersection with another part, within this part and within `other`."""
-        both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(self.bounds, other.bounds, strict=True)]
-        # Without an intersection a > b: the stop is raised to the start, so that both slices are empty.
-        mine = tuple(slice(a - own[0], max(a, b) - own[0]) for (a, b), own in zip(both, self.bounds, strict=True))
-        its = tuple(slice(a - own[0], max(a, b) - own[0]) for (a, b), own in zip(both, other.bounds, strict=True))
-        return mine, its
+        pairs = list(zip(self.bounds, other.bounds, strict=True))
+        begins = [max(mine[0], its[0]) for mine, its in pairs]
+        # Without an intersection an end is before its begin: raised to the begin, so that both slices are empty.
+        ends = [max(begin, min(mine[1], its[1])) for begin, (mine, its) in zip(begins, pairs, strict=True)]
+        return self._slice_within(begins, ends), other._slice_within(begins, ends)
+
+    def _slice_within(self, begins: Sequence[int], ends: Sequence[int]) -> tuple[slice, ...]:
+        """Return the slices of this part from `begins` to `ends`, positions in the whole tensor."""
+        offsets = [begin for begin, _ in self.bounds]
+        return tuple(slice(a - offset, b - offset) for a, b, offset in zip(begins, ends, offsets, strict=True))
 
 
 def _whole_part(shape: Sequence[int]) -> _Part:
@@ -70,20 +75,21 @@ def _parse_part(spec: str) -> _Part:
         shape = tuple(map(int, dims))
         pairs = [_parse_bounds(size, each) for size, each in zip(shape, bounds.split(":"), strict=True)]
     except ValueError as error:
-        raise _no_spec(spec) from error
+        raise _spec_error(spec) from error
     if not all(0 <= a <= b <= size for size, (a, b) in zip(shape, pairs, strict=True)):
-        raise _no_spec(spec)
+        raise _spec_error(spec)
     return _Part(shape, tuple(pairs))
 
 
 def _parse_bounds(size: int, text: str) -> tuple[int, int]:
+    """Return the begin and end in a dimension of a size, from "begin,length", or "-" for the whole dimension."""
     if text == "-":
         return 0, size
     begin, length = map(int, text.split(","))
     return begin, begin + length
 
 
-def _no_spec(spec: str) -> CheckpointError:
+def _spec_error(spec: str) -> CheckpointError:
     return CheckpointError(
         "this says no slice of a tensor",
         wanted='"", or sizes and, for each, "begin,length" or "-": "4 3 0,2:-"',
@@ -104,7 +110,7 @@ def _list_texts(array: Any) -> list[str]:
 
 
 def _key_in_file(path: str, name: str, spec: str, tensor: Array) -> str:
-    """Return the name of a tensor, or of a slice, in a file; CheckpointError if the slice has another shape."""
+    """Return the key in a file of a tensor, or of a slice; CheckpointError unless the tensor has the slice's shape."""
     if not spec:
         return name
     if _parse_part(spec).own_shape != tensor.shape:
@@ -191,7 +197,7 @@ def save_v2(
     Parameters
     ----------
     prefix : string Tensor
-        Path of the file, to which ".safetensors" is added.
+        Scalar: path of the file, to which ".safetensors" is added if missing.
     tensor_names : list of str, or string Tensor of shape [n]
     shape_and_slices : list of str, or string Tensor of shape [n]
         For each tensor "", or its place in a larger tensor: "4 3 0,2:-" are the first two rows of a [4, 3] tensor.
@@ -229,17 +235,17 @@ def save_v2(
 
 
 def _text_vector(texts: Any) -> Any:
-    """Return texts as an array for a vector of strings, even if empty."""
+    """Return texts as a vector of strings: an empty list would become a tensor of floats."""
     return texts if hasattr(texts, "dtype") else np.array(list(texts), np.dtypes.StringDType())
 
 
-def _check_counts(names: Any, specs: Any, others: Sequence[Any]) -> None:
-    """Raise GraphError unless there is a name and a slice for each tensor."""
-    counts = [len(each) for each in (names, specs) if not isinstance(each, Tensor)]
-    if any(count != len(others) for count in counts):
+def _check_counts(names: Any, specs: Any, tensors_or_dtypes: Sequence[Any]) -> None:
+    """Raise GraphError unless there is a name and a slice for each tensor; symbolic names are checked in the step."""
+    counts = [len(texts) for texts in (names, specs) if not isinstance(texts, Tensor)]
+    if any(count != len(tensors_or_dtypes) for count in counts):
         raise GraphError(
             "each tensor has a name, and says what slice it is",
-            wanted=f"{len(others)} names, and as many texts for slices",
+            wanted=f"{len(tensors_or_dtypes)} names, and as many texts for slices",
             got=counts,
             hint='give [""] * len(tensors) for whole tensors',
         )
@@ -249,7 +255,7 @@ def _check_counts(names: Any, specs: Any, others: Sequence[Any]) -> None:
 
 
 def _saved_parts(file: TensorFile, name: str) -> Iterator[tuple[str, _Part]]:
-    """Yield the keys and parts of a tensor in a file."""
+    """Yield the key and the part of each array in a file that belongs to a tensor."""
     if name in file:
         yield name, _whole_part(file[name].shape)
     for key in file:
@@ -269,7 +275,7 @@ def _read_tensor(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:
             got=", ".join(list(file)[:5]),
             hint="restore what was saved",
         )
-    # Each saved part tells the shape of the whole tensor.
+    # Each saved part has the shape of the whole tensor.
     part = _parse_part(spec) if spec else _whole_part(sources[0][1].shape)
     for key, source in sources:
         if as_dtype(file[key].dtype) is not dtype or source.shape != part.shape:
@@ -296,7 +302,7 @@ def _assemble_part(file: TensorFile, name: str, part: _Part, sources: Sequence[t
     found = np.zeros(part.own_shape, bool)
     for key, source in sources:
         mine, its = part.overlap(source)
-        # A source without overlap is not read.
+        # A source without an overlap is not read from the file.
         if prod(out[mine].shape):
             out[mine], found[mine] = file[key].copy()[its], True
     if not found.all():
@@ -319,6 +325,7 @@ def _read_all(path: str, names: list[str], specs: list[str], dtypes: Sequence[DT
 def _compute_restore(
     xp: Any, context: KernelContext, prefix: Any, names: Any, specs: Any, *, dtypes: Sequence[DType]
 ) -> Any:
+    """Read tensors, in a thread if the step has any."""
     read = partial(_read_all, _checkpoint_path(_list_texts(prefix)[0]), _list_texts(names), _list_texts(specs), dtypes)
     threads = context.step.threads
     return _adopt_outputs(context, read()) if threads is None else _restore_later(context, outside(threads, read))
@@ -329,6 +336,7 @@ async def _restore_later(context: KernelContext, call: Any) -> Any:
 
 
 def _adopt_outputs(context: KernelContext, arrays: list[Array]) -> Any:
+    """Return arrays as a kernel's outputs, charged to the step's memory pool."""
     pool = context.step.contexts.pool
     # Arrays read in a thread are allocated outside the pool; adopted, they count there.
     outputs = arrays if pool is None else [pool.adopt(array) for array in arrays]
@@ -355,10 +363,11 @@ def restore_v2(
     Parameters
     ----------
     prefix : string Tensor
-        Path of the file, to which ".safetensors" is added if missing.
+        Scalar: path of the file, to which ".safetensors" is added if missing.
     tensor_names : list of str, or string Tensor of shape [n]
     shape_and_slices : list of str, or string Tensor of shape [n]
-        For each tensor "" for the whole, or a slice to read, as in `save_v2`. Saved slices are joined.
+        For each tensor "" for the whole, or a slice to read, as in `save_v2`. A tensor may be assembled from several
+        saved slices.
     dtypes : list of dtype-like
         Of the tensors.
     name : str, optional

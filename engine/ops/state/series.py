@@ -3,6 +3,14 @@
 A series is a result of a While (see ``engine/ir/structured.py``). Only a read known to be the last of its slot removes
 the value. The cotangent of a series is a series too, whose unwritten slots are zero; the reverse walk in
 ``engine/gradients`` pairs reads with writes, so these operations have no gradient functions of their own.
+
+Lowering makes of a saved value a SeriesPush in each iteration, and a SeriesExit that sends the series when the frame is
+done. A *flow* is a float32 scalar without meaning, which only puts operations in order. The executors know the
+operations without a kernel by their roles.
+
+The attributes are: `series`, the number of the series among its loop's saved values; `swappable` and `host_backed`, as
+in the glossary of ARCHITECTURE.md; `maybe`, True if the slot may be unwritten, so that a read is dead; `last`, True if
+a read is the last of its slot.
 """
 
 from __future__ import annotations
@@ -27,13 +35,14 @@ _BY_WALK = NotDifferentiable("the reverse walk pairs reads with writes of a seri
 
 
 def _slot_shape(op: Operation) -> Shape:
+    """Return the static shape of a value read from a slot: as declared, and as known of the saved tensor."""
     value = saved_value(op.inputs[0])
     declared = Shape(op.attrs["shape"])
     return declared if value is None else declared.merge(value.shape)
 
 
-def _shape_in_slot(op: Operation) -> Shape | None:
-    """Return the static shape represented by a saved shape vector, as far as known."""
+def _saved_static_shape(op: Operation) -> Shape | None:
+    """Return the static shape that a saved shape vector contains, as far as known; None if the read may be dead."""
     value = None if op.attrs["maybe"] else saved_value(op.inputs[0])
     return None if value is None else static_shape(value)
 
@@ -61,7 +70,7 @@ define(
 )
 
 define(
-    "TripCount",
+    "TripCount",  # the executors count the iterations of the frame, which the predicate only connects
     "pred: host bool -> count: host int64",
     shape=lambda op: SCALAR,
     role=Role.TRIP_COUNT,
@@ -75,7 +84,7 @@ define(
     "series: series, index: host int64 -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False, "last": False},
     shape=_slot_shape,
-    rules=[ShapeVector(_shape_in_slot), Reread(), RunsAs("READ")],
+    rules=[ShapeVector(_saved_static_shape), Reread(), RunsAs("READ")],
     role=Role.SERIES_READ,
     kernel=None,
     gradient=_BY_WALK,
@@ -101,6 +110,7 @@ define(
 
 
 def _series_or_empty(xp: Any, series: Any, index: Any) -> Any:
+    """Return the series in a slot; an unwritten slot of a cotangent is an empty series, which is zero."""
     value = series.get(int(index))
     return Series() if value is None else value
 
@@ -116,7 +126,7 @@ define(
 )
 
 define(
-    "MaybeGet",
+    "MaybeGet",  # the identity, asserting to analyses of liveness that a maybe is alive here
     "maybe: T -> value: T",
     where={"T": dtypes.ALL},
     shape=lambda op: op.inputs[0].shape,
@@ -179,7 +189,7 @@ define(
 )
 
 
-def _sum_series(xp: Any, series: Any) -> Any:
+def _compute_series_sum_series(xp: Any, series: Any) -> Any:
     total = Series()
     for index in series.indices():
         total = _compute_series_add(xp, total, series.get(index))
@@ -191,13 +201,13 @@ define(
     "series: series -> value: series",
     shape=lambda op: SCALAR,
     role=Role.SERIES,
-    kernel=_sum_series,
+    kernel=_compute_series_sum_series,
     gradient=_BY_WALK,
 )
 
 
 def _compute_series_spread(xp: Any, value: Any, like: Any) -> Any:
-    """Put `value` into every slot of `like`: the transpose of a sum."""
+    """Put `value` into every slot that is written in the series `like`: the transpose of a sum."""
     copies = Series()
     for index in like.indices():
         copies.put(index, value)
@@ -214,7 +224,14 @@ define(
 )
 
 
+def _concat_shape(op: Operation) -> Shape:
+    """Return the shape of concatenated rows, from the attribute `shape` of the rows of one slot."""
+    rows = Shape(op.attrs["shape"])
+    return rows if rows.rank is None else Shape([None]) + rows[1:]
+
+
 def _compute_series_concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any) -> Any:
+    """Concatenate the slots along dimension 0; without slots, return no rows of the shape ``like[1:]``."""
     rows = [series.get(index) for index in series.indices()]
     return xp.concatenate(rows) if rows else xp.zeros((0, *map(int, like[1:])), dtype.numpy)
 
@@ -223,7 +240,7 @@ define(
     "SeriesConcat",
     "series: series, like: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
-    shape=lambda op: Shape(None) if Shape(op.attrs["shape"]).rank is None else Shape([None]) + op.attrs["shape"][1:],
+    shape=_concat_shape,
     role=Role.SERIES,
     kernel=_compute_series_concat,
     gradient=_BY_WALK,
@@ -231,6 +248,7 @@ define(
 
 
 def _compute_series_split(xp: Any, rows: Any, like: Any) -> Any:
+    """Split rows into the slots of the series `like`, as many rows for each slot as the slot has in `like`."""
     parts, start = Series(), 0
     # In slot order, as `_compute_series_concat` joined the rows.
     for index in sorted(like.indices()):

@@ -1,7 +1,8 @@
 """Fusion rules of operation families, as step programs: the `Fusion` in the ``rules`` of their definitions.
 
-The rules here are about static shapes: whether an operation keeps the rows of a fused operation apart. The table of
-steps and the rules for dimensions are in ``kernels/steps.py``.
+A fused operation treats each row, along the last dimension of its values, by itself. The rules here are about static
+shapes: whether an operation keeps these rows apart. The table of steps and the rules for dimensions are in
+``kernels/steps.py``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def is_comparison(op: Operation) -> bool:
 
 
 def has_rows(shape: Shape, like: Shape) -> bool:
-    """True if values of `shape` have all rows of values of shape `like`."""
+    """True if values of `shape` have all dimensions of `like` before the last."""
     return shape.rank is not None and has_all_rows(shape.dims, like.dims[:-1])
 
 
@@ -42,7 +43,7 @@ def is_register(shape: Shape) -> bool:
 
 
 def first_input(op: Operation) -> Sequence[Tensor]:
-    """Return the input read by moves and sums; the other inputs are sizes, which are known."""
+    """Return the first input, which moves and sums read; their other inputs are sizes, which are known."""
     return op.inputs[:1]
 
 
@@ -53,6 +54,7 @@ def is_along_last(op: Operation) -> bool:
 
 def reduces_last(op: Operation) -> bool:
     """True if an operation reduces the last dimension alone and keeps size 1, or undoes such a reduction."""
+    # With `keepdims` the result has the rank of the input.
     return op.attrs["axis"] in ((-1,), (len(op.outputs[0].shape.dims) - 1,)) and op.attrs["keepdims"]
 
 
@@ -68,17 +70,17 @@ def fuse_elementwise(
     write, reads : callable
         As in `Fusion`.
     needs : callable
-        ``needs(op)``: precondition of calling `reads`.
+        ``needs(op)``: True if the operation can be fused at all, and `reads` can be called.
     """
 
     def has_fitting_shapes(op: Operation) -> bool:
-        return needs(op) and _go_together(reads(op), op.outputs[0])
+        return needs(op) and _operands_fit(reads(op), op.outputs[0])
 
     return Fusion(has_fitting_shapes, write, reads)
 
 
 def by_step(name: str, *numbers: float) -> Fusion:
-    """Return the fusion rule of a single elementwise step, of the inputs followed by some numbers."""
+    """Return the fusion rule of a single step of the table, whose operands are all inputs, then `numbers`."""
 
     def write_step(op: Operation, writer: StepWriter) -> None:
         writer.add(name, [*op.inputs, *(writer.number(op, value) for value in numbers)], op.outputs[0])
@@ -86,18 +88,19 @@ def by_step(name: str, *numbers: float) -> Fusion:
     return fuse_elementwise(write_step)
 
 
-def _go_together(operands: Sequence[Tensor], output: Tensor) -> bool:
-    """True if all operands are registers as wide as the output, or of width 1, and some operand has all rows."""
-    return any(has_rows(t.shape, output.shape) for t in operands) and all(_takes_part(t, output) for t in operands)
+def _operands_fit(operands: Sequence[Tensor], output: Tensor) -> bool:
+    """True if all operands can be broadcast to the rows of the output, and some operand has all of its rows."""
+    return any(has_rows(t.shape, output.shape) for t in operands) and all(_operand_fits(t, output) for t in operands)
 
 
-def _takes_part(operand: Tensor, output: Tensor) -> bool:
+def _operand_fits(operand: Tensor, output: Tensor) -> bool:
+    """True if an operand has the output's width, or width 1, and all of its rows, or a single row for all."""
     if operand.dtype is not output.dtype or operand.rank is None:
         return False
-    *batch_dims, width = output.shape.dims
-    dims, rows = operand.shape.dims, tuple(batch_dims)
-    fits = not dims or dims[-1] in (1, width)
-    return fits and (has_all_rows(dims, rows) or stands_for_all_rows(dims, rows))
+    *leading_dims, width = output.shape.dims
+    dims, batch_dims = operand.shape.dims, tuple(leading_dims)
+    has_fitting_width = not dims or dims[-1] in (1, width)
+    return has_fitting_width and (has_all_rows(dims, batch_dims) or stands_for_all_rows(dims, batch_dims))
 
 
 def fuse_masked(write: Callable[[Operation, StepWriter], None]) -> Fusion:
@@ -105,7 +108,7 @@ def fuse_masked(write: Callable[[Operation, StepWriter], None]) -> Fusion:
 
     Bool values do not leave a fused operation, so the comparison is repeated where its result is used.
     """
-    return fuse_elementwise(write, _through_mask, _has_mask)
+    return fuse_elementwise(write, _read_through_mask, _has_mask)
 
 
 def write_comparison(op: Operation, writer: StepWriter) -> object:
@@ -116,12 +119,13 @@ def write_comparison(op: Operation, writer: StepWriter) -> object:
     return writer.add(step.name, mask.inputs)
 
 
-def _through_mask(op: Operation) -> Sequence[Tensor]:
+def _read_through_mask(op: Operation) -> Sequence[Tensor]:
+    """Return the tensors read by an operation whose mask is repeated: the operands of the comparison, not the mask."""
     return [*op.inputs[0].op.inputs, *op.inputs[1:]]
 
 
 def _has_mask(op: Operation) -> bool:
-    """True if the first input is a comparison of floats, of which some operand has all rows, and so has the mask."""
+    """True if the first input is a comparison of floats that has all rows, because one of its operands has."""
     mask, output = op.inputs[0], op.outputs[0]
     # Repeated in the fused operation, a comparison would not wait for its control inputs.
     if not is_comparison(mask.op) or mask.op.control_inputs or mask.rank is None:
@@ -148,23 +152,26 @@ def reduce_by(name: str) -> Callable[[Operation, StepWriter], None]:
     return write_reduction
 
 
-def fuse_broadcast(goes_along: Callable[[Operation], bool] = lambda op: False) -> Fusion:
+def fuse_broadcast(spans_unknown_rows: Callable[[Operation], bool] = lambda op: False) -> Fusion:
     """Return the fusion rule of repeating a column along its rows, or a number over a known shape.
 
     Parameters
     ----------
-    goes_along : callable
-        ``goes_along(op)``: whether the operation repeats along rows of any number, which may then be unknown.
+    spans_unknown_rows : callable
+        ``spans_unknown_rows(op)``: True if the number of rows may be unknown, because the operation repeats values
+        along the last dimension alone.
     """
 
     def repeats_column(op: Operation) -> bool:
         x, y = op.inputs[0].shape, op.outputs[0].shape
+        # A scalar has no rows to tell the fused operation how many there are.
         if x == SCALAR:
             return y.is_fully_known
-        return (y.is_fully_known or goes_along(op)) and has_rows(x, y) and x.dims[-1] == 1
+        return (y.is_fully_known or spans_unknown_rows(op)) and has_rows(x, y) and x.dims[-1] == 1
 
     def write_broadcast(op: Operation, writer: StepWriter) -> None:
-        writer.add("broadcast", op.inputs[:1], op.outputs[0], (0, op.outputs[0].shape[-1]))
+        columns = (0, op.outputs[0].shape[-1])  # from the first to the last, exclusive
+        writer.add("broadcast", op.inputs[:1], op.outputs[0], columns)
 
     return Fusion(repeats_column, write_broadcast, first_input, moves=True)
 

@@ -12,20 +12,23 @@ _SAME = "SAME pads so that there are ``ceil(size / stride)`` windows."
 
 
 def _text_on_numbers(rank: int | None) -> str:
-    """Return the text about numbers for the spatial dimensions."""
+    """Return the text about the forms of strides, dilations and window sizes."""
     each = "" if rank == 1 else "one for each dimension, "
-    whole = "those" if rank is None else f"{rank + 2}"
-    return f"One number, {each}or {whole} with 1 for the batch and the channels."
+    all_numbers = "those" if rank is None else f"{rank + 2}"
+    return f"One number, {each}or {all_numbers} with 1 for the batch and the channels."
 
 
 def _text_on_pairs(rank: int | None) -> str:
-    whole = "those" if rank is None else f"{rank + 2}"
-    return f"A pair for each dimension, or {whole} with (0, 0) for batch and channels, are before and after."
+    """Return the text about explicit paddings."""
+    all_pairs = "those" if rank is None else f"{rank + 2}"
+    return f"A pair for each dimension, or {all_pairs} with (0, 0) for batch and channels, are before and after."
 
 
 def _list_formats(rank: int | None) -> str:
-    last, first = zip(*LAYOUTS.values()) if rank is None else ([LAYOUTS[rank][0]], [LAYOUTS[rank][1]])
-    return f"{{{', '.join(map(repr, (*last, *first)))}}}"
+    """Return the data formats in braces, channels-last formats first, such as ``{'NHWC', 'NCHW'}``."""
+    layouts = list(LAYOUTS.values()) if rank is None else [LAYOUTS[rank]]
+    names = [last for last, _ in layouts] + [first for _, first in layouts]
+    return f"{{{', '.join(map(repr, names))}}}"
 
 
 def _entry(kind: str, text: str) -> str:

@@ -2,7 +2,10 @@
 
 Reading operations take an optional input `zeros`: the shape of the zeros read for unwritten elements. Only gradients
 pass `zeros`, so that a gradient array needs no value of its primal (the cotangent of an unread element is zeros of the
-element's shape, rule 113). The cotangent of a flow is a flow of the gradient array.
+element's shape, rule 113 of docs/semantics.md). The cotangent of a flow is a flow of the gradient array.
+
+Elements that an unstack writes may also be read as blocks of rows, which loops process at once (the `block` pass): the
+pass lists the sizes in the attribute `blocks` of the unstack, and adds TensorArrayReadBlock and TensorArrayRowOf.
 """
 
 from __future__ import annotations
@@ -38,21 +41,32 @@ _UNUSED = (
     "nobody uses the array that this write returned, so nothing is written: go on with that, as in ta = ta.write(...)"
 )
 _HANDLE = NotDifferentiable("it only names an array; cotangents travel along the flow")
-_ANY = {"T": dtypes.VALUES, "I": dtypes.INDEX}
-_READ = {"dtype": REQUIRED, "element_shape": Shape(None)}
+_WHERE = {"T": dtypes.VALUES, "I": dtypes.INDEX}
+_READ_ATTRS = {"dtype": REQUIRED, "element_shape": Shape(None)}
 
 
 def _element_shape(op: Operation) -> Shape:
     return Shape(op.attrs["element_shape"])
 
 
-def _loaded_shape(op: Operation, element: Shape, lead: Shape, zeros: int) -> Shape:
-    """Return the shape of read elements after the dimensions `lead`; input `zeros` is an unwritten element's shape."""
-    if len(op.inputs) <= zeros:
+def _loaded_shape(op: Operation, element: Shape, lead: Shape, zeros_index: int) -> Shape:
+    """Return the static shape of the result of a read.
+
+    Parameters
+    ----------
+    op : Operation
+    element : Shape
+        Shape of written elements, as far as known.
+    lead : Shape
+        Dimensions before those of an element: none, or the number of stacked elements.
+    zeros_index : int
+        Number of the optional input `zeros`.
+    """
+    if len(op.inputs) <= zeros_index:
         return lead + element
-    shape = static_shape(op.inputs[zeros])
-    # A read element may also be zeros of the shape `zeros`, which then need not be the written shape.
-    return lead.merge(shape[: len(lead)]) + element.relax(shape[len(lead) :])
+    zeros = static_shape(op.inputs[zeros_index])
+    # An unwritten element is read as zeros of this shape, which need not be the shape of written elements.
+    return lead.merge(zeros[: len(lead)]) + element.relax(zeros[len(lead) :])
 
 
 def _stacked_count(op: Operation) -> Shape:
@@ -70,7 +84,8 @@ def _initial_flow() -> Tensor:
     return constant(_FLOW)
 
 
-def _zeros_input(zeros: tuple[Any, ...]) -> Any:
+def _first_or_none(zeros: tuple[Any, ...]) -> Any:
+    """Return the optional input `zeros`, which kernels get as a tuple of at most 1 element."""
     return zeros[0] if zeros else None
 
 
@@ -100,7 +115,7 @@ def _make_tensor_array(
     step = context.step
     # Freed at the end of the step, also of a step without a TensorArrayClose.
     step.resources.add_to_step(step.number, array)
-    # The swapper also serves rows in host memory of arrays whose elements may not be swapped out.
+    # An array needs the swapper for rows that stay in host memory until read, even if its elements are not swapped out.
     array.swapper = step.swap if accepts_host_rows else None
     array.swappable = swappable and array.swapper is not None
     return array, _FLOW
@@ -138,7 +153,7 @@ define(
 
 def _read_gradient(op: Operation, g: Tensor) -> list[Any]:
     handle, index, _, *zeros = op.inputs
-    # The write begins a flow of its own: `gradients` adds up the flows of all reads, so order among sums is free.
+    # The write begins a flow of its own: `gradients` adds up the flows of all reads, whose order does not matter.
     flow = apply("TensorArrayWrite", gradient_array(handle), index, g, _initial_flow())
     return [None, None, flow, *(None for _ in zeros)]
 
@@ -147,21 +162,22 @@ def _source_row(op: Operation) -> tuple[Tensor, Tensor] | None:
     """Return the value whose rows are exactly the array's elements, and the index of the read; None if unknown."""
     handle, index, flow, *zeros = op.inputs
     unstack, new = flow.op, handle.op
-    # An array of fixed size, and as many rows: the unstacking has written each element, and none is written twice.
-    if zeros or unstack.type != "TensorArrayUnstack" or new.type != "TensorArrayNew" or new.attrs["dynamic_size"]:
+    is_unstacked = unstack.type == "TensorArrayUnstack" and unstack.inputs[0] is handle
+    if zeros or not is_unstacked or new.type != "TensorArrayNew" or new.attrs["dynamic_size"]:
         return None
+    # An array of fixed size, and as many rows: the unstack has written each element, and none is written twice.
     rows, size = unstack.inputs[1], static_value(new.inputs[0])
-    whole = unstack.inputs[0] is handle and size is not None and rows.rank and rows.shape[0] == int(size)
-    return (rows, index) if whole else None
+    has_all_rows = size is not None and rows.rank and rows.shape[0] == int(size)
+    return (rows, index) if has_all_rows else None
 
 
 define(
     "TensorArrayRead",
     "handle: resource, index: host I, flow: host float32, zeros: host *int32 -> value: @dtype",
-    where=_ANY,
-    attrs=_READ,
+    where=_WHERE,
+    attrs=_READ_ATTRS,
     shape=_element_shape,
-    kernel=lambda xp, context, array, index, flow, *zeros, **_: array.read(index, context, _zeros_input(zeros)),
+    kernel=lambda xp, context, array, index, flow, *zeros, **_: array.read(index, context, _first_or_none(zeros)),
     gradient=_read_gradient,
     rules=[
         LoadsElement(lambda op, element: _loaded_shape(op, element, SCALAR, 3)),
@@ -195,7 +211,7 @@ def _write_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "TensorArrayWrite",
     "handle: resource, index: host I, value: T, flow: host float32 -> flow_out: host float32",
-    where=_ANY,
+    where=_WHERE,
     shape=infer_scalar,
     kernel=_write_element,
     gradient=_write_gradient,
@@ -214,8 +230,8 @@ def _gather_elements(
     dtype: DType,
     element_shape: Shape,
 ) -> Any:
-    """Read the elements at `indices`, stacked."""
-    return array.stack(np.asarray(indices), context, _zeros_input(zeros), Shape(element_shape))
+    """Read the elements at `indices`, stacked; the array or an awaitable."""
+    return array.stack(np.asarray(indices), context, _first_or_none(zeros), Shape(element_shape))
 
 
 def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -227,8 +243,8 @@ def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "TensorArrayGather",
     "handle: resource, indices: host I, flow: host float32, zeros: host *int32 -> value: @dtype",
-    where=_ANY,
-    attrs=_READ,
+    where=_WHERE,
+    attrs=_READ_ATTRS,
     shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
     kernel=_gather_elements,
     gradient=_gather_gradient,
@@ -259,7 +275,7 @@ def _scatter_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "TensorArrayScatter",
     "handle: resource, indices: host I, value: T, flow: host float32 -> flow_out: host float32",
-    where=_ANY,
+    where=_WHERE,
     shape=infer_scalar,
     # Not run again: elements written before a refusal of memory cannot be written twice.
     rules=[NoRetry(), StoresElement(lambda op: op.inputs[2].shape[1:]), WarnsUnused(_UNUSED)],
@@ -280,7 +296,7 @@ def _stack_elements(
     size: int | None,
 ) -> Any:
     """Read all elements, stacked; in a gradient array the first size in `zeros` is their number."""
-    shape = _zeros_input(zeros)
+    shape = _first_or_none(zeros)
     count = array.size if shape is None else int(shape[0])
     return array.stack(range(count), context, shape, Shape(element_shape))
 
@@ -294,7 +310,7 @@ def _stack_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "TensorArrayStack",
     "handle: resource, flow: host float32, zeros: host *int32 -> value: @dtype",
-    attrs={**_READ, "size": None},
+    attrs={**_READ_ATTRS, "size": None},
     shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
     kernel=_stack_elements,
     gradient=_stack_gradient,
@@ -313,7 +329,10 @@ def _unstack_value(
     host_backed: bool,
     blocks: tuple[int, ...],
 ) -> Any:
-    """Write the rows of a value to the elements, and provide them in blocks of the sizes `blocks` too."""
+    """Write the rows of a value to the elements, and make the rows readable in blocks of each number in `blocks`.
+
+    `host_backed` is True if the value is a feed, whose rows may stay in host memory until they are read.
+    """
     if type(value) is np.ndarray and not (value.flags.c_contiguous or host_backed):
         value = np.ascontiguousarray(value)  # rows of a transposed array would be strided
     adding = array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
@@ -342,7 +361,7 @@ def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "TensorArrayUnstack",
     "handle: resource, value: T, flow: host float32 -> flow_out: host float32",
-    where=_ANY,
+    where=_WHERE,
     attrs={"host_backed": False, "blocks": ()},
     shape=infer_scalar,
     rules=[NoRetry(), StoresElement(lambda op: op.inputs[1].shape[1:]), WarnsUnused(_UNUSED)],
@@ -351,27 +370,30 @@ define(
     effects=Effect.WRITES,
 )
 
-_LATE = NotDifferentiable("programs get it when their gradients are built")
+# A pass adds these operations to a program, after its gradients were built. TensorArrayReadBlock reads the `count` rows
+# around an element, from a multiple of `count` on; TensorArrayRowOf takes an element's row of a block, or of what was
+# computed from a block. With `reads` the element counts as read, in place of the read that was removed.
+_AFTER_GRADIENTS = NotDifferentiable("programs get it when their gradients are built")
 
 define(
     "TensorArrayReadBlock",
     "handle: resource, index: host I, flow: host float32 -> block: @dtype",
-    where=_ANY,
-    attrs={**_READ, "count": REQUIRED},
+    where=_WHERE,
+    attrs={**_READ_ATTRS, "count": REQUIRED},
     shape=lambda op: Shape([None]) + _element_shape(op),
     kernel=lambda xp, context, array, index, flow, *, count, **_: array.read_block(int(index), count, context),
-    gradient=_LATE,
+    gradient=_AFTER_GRADIENTS,
     effects=Effect.READS,
 )
 
 define(
     "TensorArrayRowOf",
     "handle: resource, index: host I, flow: host float32, block: T -> row: T",
-    where=_ANY,
+    where=_WHERE,
     attrs={"count": REQUIRED, "reads": True},
     shape=lambda op: op.inputs[3].shape[1:],
     kernel=lambda xp, context, array, index, flow, block, **how: array.row_of(block, int(index), context, **how),
-    gradient=_LATE,
+    gradient=_AFTER_GRADIENTS,
     effects=Effect.READS,
 )
 
@@ -384,7 +406,7 @@ def _concat_elements(
 
 def _concat_gradient(op: Operation, g: Tensor, _: Any = None) -> list[Any]:
     handle, _flow, *like = op.inputs
-    # Only the lengths were used, which have no gradient.
+    # None if only the lengths were used, which have no gradient.
     if g is None:
         return [None for _ in op.inputs]
     flow = apply("TensorArraySplit", gradient_array(handle), g, op.outputs[1], _initial_flow())
@@ -394,7 +416,7 @@ def _concat_gradient(op: Operation, g: Tensor, _: Any = None) -> list[Any]:
 define(
     "TensorArrayConcat",
     "handle: resource, flow: host float32, like: host *int32 -> value: @dtype, lengths: host int32",
-    attrs=_READ,
+    attrs=_READ_ATTRS,
     shape=lambda op: [Shape([None]) + _element_shape(op)[1:], Shape([None])],
     kernel=_concat_elements,
     gradient=_concat_gradient,
@@ -424,7 +446,7 @@ def _split_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "TensorArraySplit",
     "handle: resource, value: T, lengths: host int32, flow: host float32 -> flow_out: host float32",
-    where=_ANY,
+    where=_WHERE,
     shape=infer_scalar,
     rules=[NoRetry(), StoresElement(lambda op: Shape([None]) + op.inputs[1].shape[1:]), WarnsUnused(_UNUSED)],
     kernel=_split_value,
