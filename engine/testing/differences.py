@@ -12,14 +12,23 @@ from ..base.errors import DtypeError
 from ..ir.misuse import refuses_misuse
 
 Array = np.ndarray[Any, Any]
-Stencil = Mapping[int, float]  # weights of values, by their distance in steps
+Stencil = Mapping[int, float]  # weights of the function's values, by their signed distance in steps
 
 CENTRAL: Stencil = {1: 1 / 2, -1: -1 / 2}  # error proportional to the square of the step
 FOURTH_ORDER: Stencil = {1: 8 / 12, -1: -8 / 12, 2: -1 / 12, -2: 1 / 12}  # error proportional to its fourth power
 
 
 def derivative(function: Callable[[float], Any], step: float, stencil: Stencil = FOURTH_ORDER) -> Any:
-    """Return the derivative at 0 of a function of a number.
+    """Return the derivative at 0 of a function of a number, by finite differences.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(x)`` returns a number or an array.
+    step : float
+        Distance between two arguments.
+    stencil : mapping of int to float
+        Weights of the values, by their distance in steps.
 
     Examples
     --------
@@ -27,7 +36,7 @@ def derivative(function: Callable[[float], Any], step: float, stencil: Stencil =
     >>> round(derivative(math.sin, 1e-3), 9)
     1.0
     """
-    return sum(weight * function(places * step) for places, weight in stencil.items()) / step
+    return sum(weight * function(steps * step) for steps, weight in stencil.items()) / step
 
 
 @refuses_misuse
@@ -45,7 +54,7 @@ def numerical_gradients(
     step : float, optional
         Distance between two values of an element.
     stencil : mapping of int to float, optional
-        Weights of the values by their distance in steps; by default a fourth-order difference.
+        Weights of the values by their distance in steps; by default of a fourth-order central difference.
 
     Returns
     -------
@@ -62,24 +71,23 @@ def numerical_gradients(
     [3.0, 12.0]
     """
     values = [np.asarray(array) for array in arrays]
-    found: list[Array | None] = []
+    gradients: list[Array | None] = []
     for k, array in enumerate(values):
         if not as_dtype(array.dtype).is_differentiable:
-            found.append(None)
+            gradients.append(None)
             continue
         slopes = np.zeros(array.shape, array.dtype)
         for place in np.ndindex(array.shape):
-            # The gradient of a complex element is its derivative along 1, plus i times its derivative along i.
             slopes[place] = sum(
                 unit * derivative(_restrict_to_line(function, values, k, place, unit), step, stencil)
                 for unit in unit_directions(array)
             )
-        found.append(slopes)
-    return found
+        gradients.append(slopes)
+    return gradients
 
 
 def unit_directions(array: Array) -> tuple[complex, ...]:
-    """Return the directions in which an element of an array can move."""
+    """Return the directions in which an element of an array can move: 1, and 1j for complex arrays."""
     return (1, 1j) if array.dtype.kind == "c" else (1,)
 
 

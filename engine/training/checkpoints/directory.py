@@ -22,9 +22,11 @@ from ...base.errors import CheckpointError
 from ...base.safetensors import sync_directory, sync_file, write_tensors
 from .manifest import CHECKSUMS, NAME, Contents, manifest_bytes
 
+# The step, and the attempt if not the first. The numbers of digits are bounded so that a stray name never becomes a
+# checkpoint with a step beyond int64.
 _FINAL = re.compile(r"checkpoint-(\d{1,18})(?:\.(\d{1,9}))?")
 _WRITING, _REMOVED = ".writing-", ".removed-"
-Check = Callable[[], None]
+Check = Callable[[], None]  # raises to stop writing
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -78,8 +80,8 @@ def write_checkpoint(directory: Path, contents: Contents, check: Check, checksum
     try:
         directory.mkdir(parents=True, exist_ok=True)
         remove_leftovers(directory)
-        with _working_directory(directory) as (path, opened):
-            _write_files(path, opened, contents, check, checksums)
+        with _working_directory(directory) as (path, descriptor):
+            _write_files(path, descriptor, contents, check, checksums)
             check()
             final = _rename_to_final(path, directory, contents.step)
         # The rename itself is durable only after a sync of the parent directory.
@@ -111,74 +113,79 @@ def remove_leftovers(directory: Path) -> None:
 def _remove_unlocked(path: Path) -> None:
     """Remove a leftover directory unless a living writer holds its lock."""
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:  # removed by another process, or not a directory, such as a link
         return
     try:
         # The kernel releases the lock of a dead process, so a lock means a living writer.
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # its writer is alive
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # the lock is held, so the writer is alive
         return
     else:
         shutil.rmtree(path, ignore_errors=True)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def _make_hidden_path(directory: Path, prefix: str) -> Path:
-    """Return a path that does not exist, by 64 random bits."""
+    """Return a path that no other writer uses, by 64 random bits."""
     return directory / (prefix + secrets.token_hex(8))
 
 
 @contextmanager
 def _working_directory(directory: Path) -> Iterator[tuple[Path, int]]:
-    """Make and lock a directory for the block; unless renamed there, the directory is removed with its files."""
-    opened = None
-    while opened is None:
+    """Make and lock a directory for the block; yield its path and descriptor.
+
+    At the end of the block the directory is removed with its files, unless the block has renamed it.
+    """
+    descriptor = None
+    while descriptor is None:
         path = _make_hidden_path(directory, _WRITING)
-        opened = _make_locked_directory(path)
+        descriptor = _make_locked_directory(path)
     try:
-        yield path, opened
+        yield path, descriptor
     finally:
         shutil.rmtree(path, ignore_errors=True)
-        os.close(opened)
+        os.close(descriptor)
 
 
 def _make_locked_directory(path: Path) -> int | None:
     """Make, open and lock a directory; None if another process removed it as a leftover before the lock."""
     path.mkdir()
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         path.rmdir()
         raise
-    fcntl.flock(opened, fcntl.LOCK_EX)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    # Another writer may have taken the directory for a leftover before it was locked, and removed it.
     if path.exists():
-        return opened
-    os.close(opened)
+        return descriptor
+    os.close(descriptor)
     return None
 
 
-def _write_files(path: Path, opened: int, contents: Contents, check: Check, checksums: bool) -> None:
+def _write_files(path: Path, descriptor: int, contents: Contents, check: Check, checksums: bool) -> None:
     """Write and sync the files of a checkpoint, the manifest last, because it contains the checksums."""
-    sums: dict[str, dict[str, list[int]]] = {}
+    sums: dict[str, dict[str, list[int]]] = {}  # for each file, for each of its tensors
     for name, tensors in contents.files.items():
-        with _new_file(name, opened) as file:
-            of_file = sums.setdefault(name, {}) if checksums else None
-            write_tensors(file, str(path / name), _taken_out(tensors), {"format": "tagloom"}, check, of_file)
+        with _new_file(name, descriptor) as file:
+            file_sums = sums.setdefault(name, {}) if checksums else None
+            write_tensors(file, str(path / name), _pop_all(tensors), {"format": "tagloom"}, check, file_sums)
             sync_file(file)
     if checksums:
         contents.manifest[CHECKSUMS] = sums
-    with _new_file(NAME, opened) as file:
+    with _new_file(NAME, descriptor) as file:
         data = memoryview(manifest_bytes(contents.manifest))
         while data:
             data = data[os.write(file, data) :]
         sync_file(file)
-    os.fsync(opened)
+    os.fsync(descriptor)
 
 
 @contextmanager
 def _new_file(name: str, directory: int) -> Iterator[int]:
+    """Create a file in the directory of a descriptor; yield the file's descriptor, open in the block."""
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory)
     try:
         yield file
@@ -186,17 +193,17 @@ def _new_file(name: str, directory: int) -> Iterator[int]:
         os.close(file)
 
 
-def _taken_out(tensors: list[tuple[str, object]]) -> Iterator[tuple[str, object]]:
-    """Yield tensors and drop them from the list, so that an array is freed when written."""
-    tensors.reverse()
+def _pop_all(tensors: list[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+    """Yield tensors in order and remove each from the list, so that an array is freed when written."""
+    tensors.reverse()  # removing the last element of a list is cheap
     while tensors:
         yield tensors.pop()
 
 
 def _rename_to_final(path: Path, directory: Path, step: int) -> Path:
     """Rename a checkpoint to its final, unused name; return the new path."""
-    taken = [each.attempt for each in list_entries(directory) if each.step == step]
-    attempt = max(taken) + 1 if taken else 0
+    attempts = [entry.attempt for entry in list_entries(directory) if entry.step == step]
+    attempt = max(attempts, default=-1) + 1
     while True:
         final = directory / (f"checkpoint-{step:010d}" + (f".{attempt}" if attempt else ""))
         # Another process may take the name meanwhile: a rename onto a filled directory fails, and the next is tried.

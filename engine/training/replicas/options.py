@@ -12,7 +12,25 @@ from ...runtime.runners.feeds import Feeds
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of `Replicas.start`."""
+    """The options of `Replicas.start`, which has more on each.
+
+    Attributes
+    ----------
+    steps : int or None
+        Number of updates after which training ends.
+    feeds, fetches : sequence or None
+        An item for each replica.
+    on_step : callable or None
+        ``on_step(replica, values)``, called after each step of a replica.
+    on_update : callable or None
+        ``on_update(updates)``, called after each update.
+    restarts : float
+        Most restarts of each replica, perhaps infinite.
+    backoff, longest_backoff : float
+        Seconds before the first restart, doubled before each following restart, and the most seconds.
+    minimum : int or None
+        Number of replicas that must remain when one fails for good.
+    """
 
     steps: int | None
     feeds: Sequence[Feeds] | None
@@ -69,11 +87,12 @@ class LateGradient:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatistics:
-    """Counts and state of a replica.
+    """Counts and state of a replica, since the start of training.
 
     Attributes
     ----------
     replica : int
+        Number of the replica.
     state : {'running', 'restarting', 'ended', 'failed', 'cancelled'}
     steps : int
         Gradients computed.
