@@ -54,9 +54,13 @@ def load_weights(path: str | Path) -> tuple[Alphabet, dict[str, Array]]:
 
 def _refuse_mismatch(path: str | Path, alphabet: Alphabet, arrays: dict[str, Array]) -> None:
     """Raise CheckpointError unless names, dtypes and shapes are those of a model's weights."""
-    # Embedding size and units are the rows of two matrices; from them and the alphabet all other shapes follow.
-    sizes = [arrays[name].shape[:1] for name in ("input", "recurrent") if name in arrays and arrays[name].ndim == 2]
-    expected = initial_weights(len(alphabet), sizes[0][0], sizes[1][0], seed=0) if len(sizes) == 2 else {}
+    # The embedding's size and the number of units are the numbers of rows of two matrices; all other shapes follow from
+    # these numbers and the alphabet.
+    rows = [len(arrays[name]) for name in ("input", "recurrent") if name in arrays and arrays[name].ndim == 2]
+    expected: dict[str, Array] = {}
+    if len(rows) == 2:
+        embedding_size, units = rows
+        expected = initial_weights(len(alphabet), embedding_size, units, seed=0)
     if not expected or _format_arrays(expected) != _format_arrays(arrays):
         raise tg.CheckpointError(
             f"{path} does not hold the weights of one model",

@@ -12,8 +12,8 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 _PLAIN = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014\u2026", "''\"\"--.")  # quotes, dashes, ellipsis
-_RARE = re.compile(r"[^\n -~]")
-_TABLE = re.compile(r"^ *[+|].*[+|]\n", re.M)
+_UNPRINTABLE = re.compile(r"[^\n -~]")  # all but newlines and printable ASCII, from space to tilde
+_TABLE_LINE = re.compile(r"^ *[+|].*[+|]\n", re.M)  # a row, or the border between rows
 _GAP = re.compile(" {5,}")
 
 
@@ -26,12 +26,12 @@ def load_text() -> str:
     from pydoc_data.topics import topics
 
     text = "\n\n".join(topics[name] for name in sorted(topics))
-    return to_printable(_GAP.sub(" " * 4, _TABLE.sub("", text)))
+    return to_printable(_GAP.sub(" " * 4, _TABLE_LINE.sub("", text)))
 
 
 def to_printable(text: str) -> str:
     """Return text in printable ASCII and newlines, of the same length."""
-    return _RARE.sub("?", text.translate(_PLAIN))
+    return _UNPRINTABLE.sub("?", text.translate(_PLAIN))
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,21 @@ class Alphabet:
 
 def split_held_out(numbers: Array, held_out: float = 0.05) -> tuple[Array, Array]:
     """Split a text into a head for training and a tail, a share `held_out`, for validation."""
-    at = int(len(numbers) * (1 - held_out))
-    return numbers[:at], numbers[at:]
+    split = int(len(numbers) * (1 - held_out))
+    return numbers[:split], numbers[split:]
 
 
 @dataclass(frozen=True)
 class Window:
-    """Inputs and the characters after them, int32 [length, batch]; `continues` if streams continue the last window."""
+    """A piece of several streams of text.
+
+    Attributes
+    ----------
+    inputs, targets : int32 array of shape [length, batch]
+        Numbers of characters, and of the characters after them.
+    continues : bool
+        True if the streams continue those of the window before.
+    """
 
     inputs: Array
     targets: Array
@@ -77,24 +85,36 @@ class Window:
 
 
 def cut_windows(numbers: Array, batch: int, length: int, offset: int = 0) -> Iterator[Window]:
-    """Cut a text into `batch` parallel streams and yield windows of at most `length` characters along them.
+    """Cut a text into parallel streams, and yield windows along them; the last may be shorter.
+
+    Parameters
+    ----------
+    numbers : int32 array of shape [n]
+        Numbers of characters.
+    batch : int
+        Number of streams.
+    length : int
+        Characters of each stream in a window.
+    offset : int
+        Characters left out at the beginning of the text.
 
     Raises
     ------
     ValueError
-        If the text is shorter than the number of streams.
+        If there is no character, and its successor, for each stream.
     """
+    # Targets begin one character later, so that the text has one more character than the streams.
     size = (len(numbers) - 1 - offset) // batch
     if size < 1:
         raise ValueError(f"{len(numbers)} characters are too few for {batch} streams")
     inputs, targets = (numbers[offset + k :][: size * batch].reshape(batch, size).T for k in (0, 1))
     for start in range(0, size, length):
-        here = slice(start, start + length)
-        yield Window(np.ascontiguousarray(inputs[here]), np.ascontiguousarray(targets[here]), start > 0)
+        window = slice(start, start + length)
+        yield Window(np.ascontiguousarray(inputs[window]), np.ascontiguousarray(targets[window]), start > 0)
 
 
 def cut_epochs(numbers: Array, batch: int, length: int, seed: int) -> Iterator[Window]:
-    """Yield windows of full `length` for ever; each pass through the text starts at a random offset."""
+    """Yield windows of full `length` endlessly; each pass through the text starts at a random offset."""
     random = np.random.default_rng(seed)
     while True:
         offset = int(random.integers(length))

@@ -25,37 +25,51 @@ from .family import SCORES, metric
 from .outcomes import SUMMARIES
 from .streaming import Collections, Metric, apply_weights, same_ranks, stream_metric
 
-EPSILON = 1e-7  # keeps quotients finite, as TensorFlow's does
+EPSILON = 1e-7  # added to divisors, to keep quotients finite; TensorFlow adds the same number
 
 
 def counts_at(
     thresholds: object, labels: ArrayLike, predictions: ArrayLike, weights: ArrayLike | None
 ) -> dict[str, Tensor]:
-    """Return the total weight of the outcomes of each kind, a vector with an element for each threshold."""
+    """Return the total weight of the outcomes of each kind at each threshold.
+
+    Parameters
+    ----------
+    thresholds : array-like of shape [n]
+        A prediction above a threshold is positive.
+    labels, predictions, weights
+        As of the metrics.
+
+    Returns
+    -------
+    dict of str to float32 Tensor of shape [n]
+        By kind: "true_positives", "false_positives", "false_negatives", "true_negatives".
+    """
     labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
     scores = of_one_shape(labels, in_dtype(predictions, float32))
-    within = [assert_greater_equal(scores, 0.0, "predictions"), assert_less_equal(scores, 1.0, "predictions")]
-    # control inputs: the values of predictions are known only in a step
-    scores = tensor_after_checks(scores, within)
+    range_checks = [assert_greater_equal(scores, 0.0, "predictions"), assert_less_equal(scores, 1.0, "predictions")]
+    # As control inputs: the values of predictions are known only in a step.
+    scores = tensor_after_checks(scores, range_checks)
     positive, factors = apply_weights(in_dtype(labels, float32), weights)
-    # A matrix product counts the positives and negatives above every threshold at once.
-    both = stack([reshape(positive, [-1]), reshape(factors - positive, [-1])], 1)
-    # float32, as the scores: in float64 a limit such as 0.1 would lie below the score 0.1
+    # A matrix product adds up the positive and the negative weights above all thresholds at once: a row for each
+    # prediction, whose columns are its weight if the label is true, and if false.
+    label_weights = stack([reshape(positive, [-1]), reshape(factors - positive, [-1])], 1)
+    # float32, as the scores: in float64 a limit such as 0.1 would be below the score 0.1.
     limits = constant(np.asarray(thresholds, np.float32).reshape(-1, 1))
-    above = in_dtype(apply("Greater", reshape(scores, [1, -1]), limits), float32)
-    # A row for each threshold, and columns of the positive and the negative weight above it.
-    hits, missed = matmul(above, both), reduce_sum(both, 0)
+    is_above = in_dtype(apply("Greater", reshape(scores, [1, -1]), limits), float32)
+    # `above` has a row for each threshold; `total` is the sum over all predictions.
+    above, total = matmul(is_above, label_weights), reduce_sum(label_weights, 0)
     return {
-        "true_positives": hits[:, 0],
-        "false_positives": hits[:, 1],
-        "false_negatives": missed[0] - hits[:, 0],
-        "true_negatives": missed[1] - hits[:, 1],
+        "true_positives": above[:, 0],
+        "false_positives": above[:, 1],
+        "false_negatives": total[0] - above[:, 0],
+        "true_negatives": total[1] - above[:, 1],
     }
 
 
 def checked_thresholds(thresholds: Sequence[float]) -> list[float]:
-    """Return thresholds as a list of numbers."""
+    """Return thresholds as a list of numbers; GraphError for an empty list, or other elements."""
     numbers = list(thresholds) if isinstance(thresholds, (list, tuple, range, np.ndarray)) else []
     if not numbers or not all(isinstance(t, (int, float, np.number)) for t in numbers):
         raise GraphError("thresholds are numbers", wanted="a list of 1 or more", got=thresholds, hint="as [0.25, 0.5]")
@@ -85,7 +99,21 @@ _AT_THRESHOLDS = replace(
 
 
 def _make_metric_at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any, example: str) -> Metrics:
-    """Return the metric computed from the `needed` counts; its docstring begins with `summary`."""
+    """Return the public function of a metric computed from counts.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the function, without "_at_thresholds".
+    summary : str
+        Beginning of the docstring.
+    needed : sequence of str
+        Kinds of the counts to accumulate, of the keys of `counts_at`.
+    compute : callable
+        Returns the metric from these counts, in this order.
+    example : str
+        Result of the docstring's example.
+    """
 
     def compute_at_thresholds(
         labels: ArrayLike,
@@ -98,8 +126,8 @@ def _make_metric_at_thresholds(kind: str, summary: str, needed: Sequence[str], c
     ) -> Metric:
         with name_scope(name, kind):
             counts = counts_at(checked_thresholds(thresholds), labels, predictions, weights)
-            used = {name: counts[name] for name in needed}
-            return stream_metric(compute, used, float32, metrics_collections, updates_collections)
+            needed_counts = {key: counts[key] for key in needed}
+            return stream_metric(compute, needed_counts, float32, metrics_collections, updates_collections)
 
     sentence = f"{summary}, for each threshold above which a prediction is positive."
     arguments = "[0, 0, 1, 1, 1], [0.125, 0.5, 0.25, 0.5, 0.875], [0.25, 0.75]"
@@ -114,8 +142,8 @@ def _make_count_at_thresholds(kind: str, example: str) -> Metrics:
 
 
 def share_of_both(part: Tensor, rest: Tensor) -> Tensor:
-    """Return the share of a part in the whole, 0 for an empty whole."""
-    # With a constant in the divisor, as in TensorFlow, unlike `precision` and `recall`.
+    """Return the share of `part` in the sum of `part` and `rest`, 0 if both are 0."""
+    # With `EPSILON` in the divisor, as in TensorFlow, unlike the metrics `precision` and `recall`.
     return part / (part + rest + EPSILON)
 
 

@@ -32,6 +32,7 @@ def _flatten_classes(
 
 
 def _check_num_classes(num_classes: object) -> int:
+    """Return the number of classes as an integer; GraphError if not positive."""
     count = static_int(num_classes, "num_classes")
     if count < 1:
         raise GraphError("there is a class at least", wanted="1 or more", got=count, hint="give num_classes=10")
@@ -77,26 +78,26 @@ def mean_iou(
     """
     count = _check_num_classes(num_classes)
 
-    def mean_of(matrix: Tensor) -> Tensor:
+    def compute_mean_iou(matrix: Tensor) -> Tensor:
         # In the flattened matrix the diagonal is every (count + 1)-th element.
-        hits = reshape(matrix, [-1])[:: count + 1]
+        intersection = reshape(matrix, [-1])[:: count + 1]
         # Row sums count labels and column sums predictions; the diagonal is in both.
-        union = reduce_sum(matrix, 0) + reduce_sum(matrix, 1) - hits
+        union = reduce_sum(matrix, 0) + reduce_sum(matrix, 1) - intersection
         # Classes that are neither labels nor predictions do not count.
-        seen = reduce_sum(in_dtype(not_equal(union, 0), matrix.dtype))
-        return div_no_nan(reduce_sum(div_no_nan(hits, union)), seen)
+        classes_seen = reduce_sum(in_dtype(not_equal(union, 0), matrix.dtype))
+        return div_no_nan(reduce_sum(div_no_nan(intersection, union)), classes_seen)
 
     with name_scope(name, "mean_iou"):
         true, predicted, factors = _flatten_classes(labels, predictions, weights)
-        # scatter_nd adds up the updates of repeated indices, and so counts the pairs of label and prediction
+        # scatter_nd adds up the updates of repeated indices, and so counts the pairs of label and prediction.
         matrix = scatter_nd(stack([true, predicted], 1), in_dtype(factors, float64), [count, count])
         return stream_metric(
-            lambda total: in_dtype(mean_of(total), float32),
+            lambda total: in_dtype(compute_mean_iou(total), float32),
             {"total_confusion_matrix": matrix},
-            None,
+            None,  # the update is the float64 matrix, and the value is cast above
             metrics_collections,
             updates_collections,
-            lambda total: total,
+            updated=lambda total: total,
         )
 
 
@@ -139,14 +140,16 @@ def mean_per_class_accuracy(
     count = _check_num_classes(num_classes)
     with name_scope(name, "mean_accuracy"):
         true, predicted, factors = _flatten_classes(labels, predictions, weights)
-        rows = expand_dims(true, 1)
+        indices = expand_dims(true, 1)
         hits = factors * in_dtype(equal(true, predicted), float32)
-        sums = {"total": scatter_nd(rows, factors, [count]), "count": scatter_nd(rows, hits, [count])}
+        # For each class: the weight of all labels, and of those predicted correctly. The keys name the variables, with
+        # TensorFlow's names.
+        sums = {"total": scatter_nd(indices, factors, [count]), "count": scatter_nd(indices, hits, [count])}
         return stream_metric(
-            lambda total, right: reduce_mean(div_no_nan(right, total)),
+            lambda total, correct: reduce_mean(div_no_nan(correct, total)),
             sums,
             float32,
             metrics_collections,
             updates_collections,
-            lambda total, right: div_no_nan(right, total),
+            updated=lambda total, correct: div_no_nan(correct, total),
         )

@@ -13,7 +13,12 @@ from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage, count_of
 
 _logger = logging.getLogger("tagloom")
-_PASSED_OVER = 64  # most elements per request where some are dropped
+# Most elements per request of a stage that drops elements: a longer chunk would be in memory at once, to be dropped.
+_MOST_DROPPED = 64
+
+
+def _is_failure(item: Item) -> bool:
+    return type(item[0]) is Failure
 
 
 class CountingStage(Stage):
@@ -28,7 +33,7 @@ class CountingStage(Stage):
         return self._seen
 
     def load_own_state(self, own: object) -> None:
-        """Continue to count."""
+        """Continue with a saved number of elements."""
         self._seen = count_of(own)
 
 
@@ -44,9 +49,9 @@ class TakeStage(CountingStage):
         left = self._count - self._seen
         if left <= 0:
             return []
-        # never more than needed: further elements would be taken from the input and lost
+        # Never more than needed: further elements would be taken from the input and lost.
         chunk = await self.inputs[0].pull(min(most, left))
-        self._seen += sum(type(value) is not Failure for value, _ in chunk)
+        self._seen += sum(not _is_failure(item) for item in chunk)
         return chunk
 
 
@@ -61,11 +66,11 @@ class SkipStage(CountingStage):
     async def pull(self, most: int) -> list[Item]:
         """Return elements; errors do not count, and are passed on."""
         while (left := self._count - self._seen) > 0 and not self._failed:
-            chunk = await self.inputs[0].pull(min(left, _PASSED_OVER))
+            chunk = await self.inputs[0].pull(min(left, _MOST_DROPPED))
             if not chunk:
                 return []
-            self._failed.extend(item for item in chunk if type(item[0]) is Failure)
-            self._seen += sum(type(value) is not Failure for value, _ in chunk)
+            self._failed.extend(filter(_is_failure, chunk))
+            self._seen += sum(not _is_failure(item) for item in chunk)
         if self._failed:
             return first_of(self._failed, most)
         return await self.inputs[0].pull(most)
@@ -75,26 +80,26 @@ class SkipStage(CountingStage):
         return {"seen": self._seen, "failed": saved_items(self._failed)}
 
     def load_own_state(self, own: Any) -> None:
-        """Go on counting."""
+        """Continue with a saved number of elements, and with saved errors."""
         super().load_own_state(own["seen"])
         self._failed.extend(restored_items(own["failed"]))
 
 
 class ShardStage(CountingStage):
-    """The elements whose number divided by `count` has the remainder `index`; errors are numbered like elements."""
+    """Every `count`-th element, beginning with number `index`; errors are numbered like elements."""
 
     def __init__(self, context: Context, source: Opens, count: int, index: int) -> None:
         super().__init__(context, source)
         self._count, self._index = count, index
 
     async def pull(self, most: int) -> list[Item]:
-        """Return the next elements of the shard; request as many elements as contain `most` of them, up to a limit."""
-        while chunk := await self.inputs[0].pull(min(most * self._count, _PASSED_OVER)):
-            # index in the chunk of the shard's next element
+        """Return the next elements of the shard, from chunks that contain at most `most` of them."""
+        while chunk := await self.inputs[0].pull(min(most * self._count, _MOST_DROPPED)):
+            # Index in the chunk of the shard's next element.
             first = (self._index - self._seen) % self._count
             self._seen += len(chunk)
-            if found := chunk[first :: self._count]:
-                return found
+            if shard_items := chunk[first :: self._count]:
+                return shard_items
         return []
 
 
@@ -107,19 +112,19 @@ class EnumerateStage(CountingStage):
 
     async def pull(self, most: int) -> list[Item]:
         """Return pairs; errors are not numbered."""
-        chunk = await self.inputs[0].pull(most)
-        found: list[Item] = []
-        for item in chunk:
-            if type(item[0]) is Failure:
-                found.append(item)
+        numbered: list[Item] = []
+        for item in await self.inputs[0].pull(most):
+            if _is_failure(item):
+                numbered.append(item)
             else:
-                found.append(((self._start + self._seen, item[0]), item[1]))
+                element, origin = item
+                numbered.append(((self._start + self._seen, element), origin))
                 self._seen += 1
-        return found
+        return numbered
 
 
 class IgnoreErrorsStage(CountingStage):
-    """The elements without failures."""
+    """The elements without failures; the state is the number of failures."""
 
     def __init__(self, context: Context, source: Opens, log: bool) -> None:
         super().__init__(context, source)
@@ -128,11 +133,9 @@ class IgnoreErrorsStage(CountingStage):
     async def pull(self, most: int) -> list[Item]:
         """Return elements, dropping failures."""
         while chunk := await self.inputs[0].pull(most):
-            kept = [item for item in chunk if type(item[0]) is not Failure]
-            if len(kept) < len(chunk):
-                self._note_errors([item[0].error for item in chunk if type(item[0]) is Failure])
-            if kept:
-                return kept
+            self._note_errors([item[0].error for item in chunk if _is_failure(item)])
+            if elements := [item for item in chunk if not _is_failure(item)]:
+                return elements
         return []
 
     def _note_errors(self, errors: list[Exception]) -> None:
@@ -142,7 +145,15 @@ class IgnoreErrorsStage(CountingStage):
 
 
 class CheckStage(CountingStage):
-    """Elements as arrays of a spec's dtypes and shapes; for a graph, tuples of such arrays."""
+    """Elements as arrays of a spec's dtypes and shapes.
+
+    Parameters
+    ----------
+    check : object
+        The spec, as for `Conform`.
+    flat : bool
+        True to return an element as a tuple of its arrays, as a graph takes elements, without the spec's structure.
+    """
 
     def __init__(self, context: Context, source: Opens, check: object, flat: bool = False) -> None:
         super().__init__(context, source)
@@ -151,9 +162,7 @@ class CheckStage(CountingStage):
 
     async def pull(self, most: int) -> list[Item]:
         """Return arrays, and failures in place of misfits."""
-        return [
-            item if type(item[0]) is Failure else self._check_item(item) for item in await self.inputs[0].pull(most)
-        ]
+        return [item if _is_failure(item) else self._check_item(item) for item in await self.inputs[0].pull(most)]
 
     def _check_item(self, item: Item) -> Item:
         """Return an item with arrays, or with the failure to conform."""
@@ -162,8 +171,8 @@ class CheckStage(CountingStage):
         try:
             leaves = self._conform(element)
         except (DtypeError, ShapeError) as error:
-            made = self.make_failure(
+            failure = self.make_failure(
                 error.what, number, origin, error, wanted=error.wanted, got=error.got, hint=error.hint
             )
-            return made, origin
+            return failure, origin
         return tuple(leaves) if self._flat else pack_leaves(self._conform.spec, iter(leaves)), origin

@@ -36,10 +36,10 @@ def embedding_lookup(
     validate_indices: bool = True,
     max_norm: Any = None,
 ) -> Tensor:
-    """Return rows of a table by their numbers; the table may be in shards on several devices.
+    """Return rows of a table by their indices; the table may be in shards on several devices.
 
-    The numbers are partitioned among the shards, each shard's rows are gathered on its device, and the results are
-    stitched together: no table leaves its device, only numbers and rows are copied. The gradient of a shard is an
+    The indices are partitioned among the shards, each shard's rows are gathered on its device, and the results are
+    stitched together: no table leaves its device, only indices and rows are copied. The gradient of a shard is an
     IndexedSlices of its gathered rows, on its device. For a table in a single piece this is a `gather`.
 
     Parameters
@@ -47,14 +47,14 @@ def embedding_lookup(
     params : Tensor, list of Tensor, or PartitionedVariable
         The table, or its shards along dimension 0: of any dtype, of shape ``[rows, ...]``; only `rows` may differ.
     ids : int32 or int64 Tensor of any shape
-        From 0 up to below the total number of rows of all shards; always checked when the step runs.
+        Indices of rows, at least 0 and less than the number of rows of all shards; always checked when the step runs.
     partition_strategy : {'mod', 'div'}, optional
         Assignment of rows to shards. 'mod': row i is row ``i // n`` of shard ``i % n``; 'div': the first rows are in
         the first shard, the rows after them in the second. Default: 'mod', or the strategy of a PartitionedVariable.
     validate_indices : bool
         Ignored; present for TensorFlow's argument order.
     max_norm : floating scalar, optional
-        Rows of larger Euclidean norm are scaled down to the norm.
+        Rows of larger Euclidean norm are scaled down to `max_norm`.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def embedding_lookup(
     DtypeError
         If the dtypes of the shards differ.
     ShapeError
-        If their rows differ in shape, or `max_norm` is used with rows of unknown rank.
+        If the rows of the shards differ in shape, or `max_norm` is used with rows of unknown rank.
 
     Examples
     --------
@@ -98,6 +98,7 @@ class Shards:
     parts : list of Tensor or Variable
         With the same row shape and dtype.
     strategy : {'mod', 'div'}
+        Assignment of rows to shards, as in `embedding_lookup`.
     """
 
     parts: Sequence[Any]
@@ -105,7 +106,7 @@ class Shards:
 
     @classmethod
     def of(cls, params: Any, strategy: str | None) -> Shards:
-        """Return the shards of a user's table."""
+        """Return the shards of a table, checked, from the arguments of `embedding_lookup`."""
         if strategy is not None:
             check_strategy(strategy)
         if isinstance(params, PartitionedVariable):
@@ -141,9 +142,9 @@ class Shards:
         ]
 
     def assign_to_shards(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the shard number, int32, and the row within the shard of each row of a vector.
+        """Return for each id of a vector the number of its shard, int32, and its index within the shard.
 
-        Out-of-range rows stay out of range within their shard, so that the shard's gather reports them.
+        Ids out of range stay out of range within their shard, so that the shard's gather reports them.
         """
         count = len(self.parts)
         if self.strategy == MOD:
@@ -151,23 +152,23 @@ class Shards:
         # Without the end of the last shard: ids beyond the table go to this shard, whose gather refuses them.
         ends = cast(cumsum(index_tensor(self.sizes()[:-1])), ids.dtype)
         # An id's shard is the number of shard ends at or below the id; shards are few, so no binary search.
-        numbers = reduce_sum(cast(greater_equal(expand_dims(ids, 1), ends), "int32"), 1)
+        shard_numbers = reduce_sum(cast(greater_equal(expand_dims(ids, 1), ends), "int32"), 1)
         starts = concat([cast(index_tensor([0]), ids.dtype), ends], 0)
-        return numbers, ids - gather(starts, numbers)
+        return shard_numbers, ids - gather(starts, shard_numbers)
 
     def lookup(self, ids: Tensor, max_norm: Any = None) -> Tensor:
-        """Return rows by their numbers, of any shape."""
+        """Return the rows of ids of any shape, as `embedding_lookup`."""
         if len(self.parts) == 1:
             # A single shard keeps the order of the ids: there is nothing to partition or stitch.
             return self._gather_rows(0, ids, max_norm)
-        flat = ids if ids.rank == 1 else reshape(ids, [-1])
-        numbers, rows = self.assign_to_shards(flat)
+        flat_ids = ids if ids.rank == 1 else reshape(ids, [-1])
+        shard_numbers, shard_ids = self.assign_to_shards(flat_ids)
         count = len(self.parts)
         # Partition the ids, gather on each shard's device, and stitch the rows back into the order of the ids.
-        dealt = dynamic_partition(rows, numbers, count)
-        places = dynamic_partition(range_(size(flat)), numbers, count)
+        ids_by_shard = dynamic_partition(shard_ids, shard_numbers, count)
+        positions = dynamic_partition(range_(size(flat_ids)), shard_numbers, count)
         merged = dynamic_stitch(
-            places, [self._gather_rows(i, shard_rows, max_norm) for i, shard_rows in enumerate(dealt)]
+            positions, [self._gather_rows(i, ids_of_shard, max_norm) for i, ids_of_shard in enumerate(ids_by_shard)]
         )
         if ids.rank != 1:
             merged = reshape(merged, concat([shape_of(ids), shape_of(merged)[1:]], 0))
@@ -192,13 +193,14 @@ class Shards:
 
 
 def classes_of(weights: Any, biases: Any, strategy: str | None) -> tuple[Shards, Shards]:
-    """Return weights and biases of classes: a table with vectors as rows, and a table of scalars."""
+    """Return weights and biases of classes: a table with vectors as rows, and a table with scalars as rows."""
     tables = Shards.of(weights, strategy), Shards.of(biases, strategy)
-    for name, shards, row in zip(("weights", "biases"), tables, ("[num_classes, dim]", "[num_classes]"), strict=True):
-        if shards.row.rank not in (None, row.count(",")):
+    expected = (("weights", "[num_classes, dim]", 1), ("biases", "[num_classes]", 0))
+    for shards, (name, wanted_shape, row_rank) in zip(tables, expected, strict=True):
+        if shards.row.rank not in (None, row_rank):
             raise ShapeError(
                 f"the {name} of classes have another shape",
-                wanted=row,
+                wanted=wanted_shape,
                 got=Shape([None]) + shards.row,
                 hint="each class has a vector of weights and one bias; reshape(biases, [-1]) makes a vector",
             )
@@ -206,7 +208,7 @@ def classes_of(weights: Any, biases: Any, strategy: str | None) -> tuple[Shards,
 
 
 def _along_rows(variable: PartitionedVariable, strategy: str | None) -> list[Any]:
-    """Return the shards of a variable, if cut along dimension 0 and of the same strategy."""
+    """Return the shards of a variable; GraphError unless cut along dimension 0, by `strategy` if not None."""
     if variable.axis and len(variable) > 1:
         raise GraphError(
             "rows are looked up in what is cut along dimension 0",

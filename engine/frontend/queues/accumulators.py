@@ -20,7 +20,10 @@ from ...ops.support.indexed_slices import IndexedSlices
 
 
 class ConditionalAccumulatorBase:
-    """Base class of conditional accumulators; make one of the classes below.
+    """Base class of conditional accumulators; use its subclasses.
+
+    An accumulator has a *step*, a number that begins as 0, increases by 1 with each take, and can be set. A gradient of
+    an earlier step is stale, and dropped.
 
     Attributes
     ----------
@@ -30,7 +33,7 @@ class ConditionalAccumulatorBase:
     name : str
         Unique in the graph.
     shared_name : str
-        Name in the session.
+        Name of the accumulator in a session.
     accumulator_ref : Tensor
         The resource handle.
     """
@@ -81,7 +84,7 @@ class ConditionalAccumulatorBase:
 
 
 class ConditionalAccumulator(ConditionalAccumulatorBase):
-    """Accumulator of gradients until enough have come; gradients computed for an earlier step are dropped.
+    """Accumulator of gradients, taken together as soon as there are enough; gradients of earlier steps are dropped.
 
     Parameters
     ----------
@@ -138,7 +141,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         ----------
         grad : Tensor
             Of the accumulator's dtype and shape.
-        local_step : int64 scalar
+        local_step : scalar int64 Tensor
             The step for which the gradient was computed.
         name : str, optional
             Name of the operation.
@@ -170,11 +173,14 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
     @public
     def take_grad(self, num_required: Any, name: str | None = None) -> Tensor:
-        """Return the mean or sum of all gradients as soon as `num_required` were applied; the step goes up by 1.
+        """Return the mean or sum of all gradients as soon as `num_required` were applied.
+
+        The accumulator is empty afterwards, and its step is larger by 1.
 
         Parameters
         ----------
-        num_required : int32 scalar
+        num_required : scalar int32 Tensor
+            Number of gradients to wait for, at least 1.
         name : str, optional
             Name of the operation.
 
@@ -199,7 +205,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
 
 class SparseConditionalAccumulator(ConditionalAccumulatorBase):
-    """Accumulator of rows of gradients until enough have come; gradients of an earlier step are dropped.
+    """Accumulator of rows of gradients, taken together as soon as there are enough; see `ConditionalAccumulator`.
 
     Parameters
     ----------
@@ -255,7 +261,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         ----------
         grad : IndexedSlices
             Of the accumulator's dtype.
-        local_step : int64 scalar
+        local_step : scalar int64 Tensor
             The step for which the gradient was computed.
         name : str, optional
             Name of the operation.
@@ -268,7 +274,9 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         Raises
         ------
         GraphError
-            If `grad` is not IndexedSlices; DtypeError, ShapeError as `apply_grad`.
+            If `grad` is not IndexedSlices.
+        DtypeError, ShapeError
+            As in `apply_grad`.
         OpError
             When a step runs the operation, if `grad` does not fit the gradients before.
         """
@@ -294,13 +302,13 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
 
         Parameters
         ----------
-        grad_indices : int32 or int64 vector
+        grad_indices : int32 or int64 Tensor of shape [n]
             Indices of the rows, in any order; rows of the same index add up.
         grad_values : Tensor of shape [n, ...]
-            The rows.
-        grad_shape : int32 or int64 vector, optional
+            The rows, of the accumulator's dtype.
+        grad_shape : int32 or int64 Tensor of shape [rank], optional
             Shape of the whole tensor.
-        local_step : int64 scalar
+        local_step : scalar int64 Tensor
             The step for which the rows were computed.
         name : str, optional
             Name of the operation.
@@ -339,11 +347,14 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
 
     @public
     def take_grad(self, num_required: Any, name: str | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean or sum of all gradients as soon as `num_required` were applied; the step goes up by 1.
+        """Return the mean or sum of all gradients as soon as `num_required` were applied.
+
+        The accumulator is empty afterwards, and its step is larger by 1.
 
         Parameters
         ----------
-        num_required : int32 scalar
+        num_required : scalar int32 Tensor
+            Number of gradients to wait for, at least 1.
         name : str, optional
             Name of the operation.
 
@@ -352,7 +363,8 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         indices : int64 Tensor of shape [n]
             Ascending and unique.
         values : Tensor of shape [n, ...]
-        shape : int64 Tensor
+            Of the accumulator's dtype.
+        shape : int64 Tensor of shape [rank]
             Of the whole tensor; the first dimension is -1 if unknown.
 
         Raises
@@ -376,7 +388,8 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
 
         Parameters
         ----------
-        num_required : int32 scalar
+        num_required : scalar int32 Tensor
+            Number of gradients to wait for, at least 1.
         name : str, optional
             Name of the operation.
 
