@@ -19,7 +19,7 @@ from .building import Lazy, reshape_sizes
 
 
 def cast_to_wide(x: Tensor) -> Tensor:
-    """Return two-byte floating values as float32, the dtype of moments; other values unchanged."""
+    """Return two-byte floating values as float32, in which moments are computed; other values unchanged."""
     return cast(x, accumulator_dtype(x.dtype))
 
 
@@ -37,7 +37,7 @@ def rank_of(x: Tensor, layer: Lazy) -> int:
 
 
 class Normalization(Lazy):
-    """Base of normalization layers: parameters `gamma` and `beta` along axes."""
+    """Base of normalization layers: parameters `gamma` and `beta` along axes; see `LayerNorm` for the arguments."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Normalization(Lazy):
         name: str | None,
     ) -> None:
         super().__init__(name, input_size, dtype)
-        self.axis: tuple[int, ...] = static_ints(axis)
+        self.axis: tuple[int, ...] = static_ints(axis)  # of the parameters, perhaps negative
         self.epsilon = epsilon
         self.center: bool = center
         self.scale: bool = scale
@@ -76,7 +76,7 @@ class Normalization(Lazy):
         return self.axis
 
     def axes(self, x: Tensor) -> list[int]:
-        """Return the axes of the parameters as nonnegative numbers."""
+        """Return the axes of the parameters as nonnegative numbers; ShapeError for an unknown rank."""
         rank = rank_of(x, self)
         return [axis_within(axis, rank) for axis in self.axis]
 
@@ -91,7 +91,7 @@ class Normalization(Lazy):
 
 
 def broadcast_along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
-    """Return a parameter reshaped to broadcast to a tensor along the given axes."""
+    """Return a parameter reshaped to broadcast to `x`, of known rank, with dimension i along ``axes[i]``."""
     rank = len(x.shape)
     # A parameter along the last axes broadcasts without a reshape.
     if list(axes) == list(range(rank - len(axes), rank)):
@@ -101,7 +101,8 @@ def broadcast_along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
         dims[axis] = size
     # A reshape keeps the order of elements, so parameters of axes that do not ascend are transposed before.
     order = sorted(range(len(axes)), key=lambda k: axes[k])
-    return reshape(parameter if order == list(range(len(axes))) else transpose(parameter, order), dims)
+    is_ascending = order == list(range(len(axes)))
+    return reshape(parameter if is_ascending else transpose(parameter, order), dims)
 
 
 def normalize_over(x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
@@ -113,7 +114,7 @@ def normalize_over(x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
 class LayerNorm(Normalization):
     """Normalize each example over its last dimensions, then scale and shift (Ba et al., 2016).
 
-    For two-byte dtypes the moments are computed in float32, the dtype of the parameters then.
+    For inputs of two-byte dtypes, moments are computed in float32, and the parameters are float32.
 
     Parameters
     ----------
@@ -134,6 +135,11 @@ class LayerNorm(Normalization):
     Attributes
     ----------
     gamma, beta : Variable with the sizes of the axes, or None
+
+    Raises
+    ------
+    ShapeError
+        When called with inputs of unknown rank.
 
     Examples
     --------
@@ -179,6 +185,11 @@ class RMSNorm(Normalization):
     Attributes
     ----------
     gamma : Variable with the sizes of the axes, or None
+
+    Raises
+    ------
+    ShapeError
+        When called with inputs of unknown rank.
 
     Examples
     --------
@@ -280,11 +291,13 @@ class GroupNorm(Normalization):
         x = self.ready(inputs)
         (axis,) = self.axes(x)
         dims = reshape_sizes(x)
-        # The channel axis becomes two; moments are over all axes except the batch and the groups.
-        grouped = [*dims[:axis], self.groups, self.input_size // self.groups, *dims[axis + 1 :]]
-        over = [i for i in range(1, len(grouped)) if i != axis]
+        # The channel axis becomes two: groups, at the same number, and channels of a group. Moments are over all axes
+        # except the batch and the groups.
+        grouped_dims = [*dims[:axis], self.groups, self.input_size // self.groups, *dims[axis + 1 :]]
+        moment_axes = [i for i in range(1, len(grouped_dims)) if i != axis]
+        grouped = reshape(cast_to_wide(x), grouped_dims)
         # `gamma` and `beta` are per channel, so they apply after the groups are merged again.
-        y = reshape(normalize_over(reshape(cast_to_wide(x), grouped), over, self.epsilon), dims)
+        y = reshape(normalize_over(grouped, moment_axes, self.epsilon), dims)
         y.set_shape(x.shape)
         return self.scaled(y, x)
 
@@ -350,5 +363,5 @@ class InstanceNorm(Normalization):
                 hint="use LayerNorm for vectors",
             )
         # Over the pixels: neither the batch nor the channels.
-        over = [i for i in range(1, rank) if i not in self.axes(x)]
-        return self.scaled(normalize_over(cast_to_wide(x), over, self.epsilon), x)
+        pixel_axes = [i for i in range(1, rank) if i not in self.axes(x)]
+        return self.scaled(normalize_over(cast_to_wide(x), pixel_axes, self.epsilon), x)

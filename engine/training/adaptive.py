@@ -70,7 +70,7 @@ class AdagradOptimizer(ElementwiseOptimizer):
 class AdadeltaOptimizer(ElementwiseOptimizer):
     """Adadelta (Zeiler, 2012): steps scaled by the running size of earlier steps over that of gradients.
 
-    At each update::
+    At each update, with slots "accum" and "accum_update" that begin as 0::
 
         accum = rho * accum + (1 - rho) * gradient**2
         step = sqrt(accum_update + epsilon) / sqrt(accum + epsilon) * gradient
@@ -114,12 +114,12 @@ class AdadeltaOptimizer(ElementwiseOptimizer):
     def update(self, gradient: Tensor, part: Part) -> None:
         var, dtype = part.var, part.dtype
         rho, epsilon = cast_hyperparameter(self._rho, dtype), cast_hyperparameter(self._epsilon, dtype)
-        squares, steps = self.zeros_slot(var, "accum"), self.zeros_slot(var, "accum_update")
-        mean = part.write(squares, rho * part.read(squares) + (1 - rho) * square(gradient))
+        gradients_slot, steps_slot = self.zeros_slot(var, "accum"), self.zeros_slot(var, "accum_update")
+        squared_gradients = part.write(gradients_slot, rho * part.read(gradients_slot) + (1 - rho) * square(gradient))
         # The step is computed from earlier steps only, so the numerator lags by one update.
-        before = part.read(steps)
-        step = sqrt(before + epsilon) / sqrt(mean + epsilon) * gradient
-        part.write(steps, rho * before + (1 - rho) * square(step))
+        squared_steps = part.read(steps_slot)
+        step = sqrt(squared_steps + epsilon) / sqrt(squared_gradients + epsilon) * gradient
+        part.write(steps_slot, rho * squared_steps + (1 - rho) * square(step))
         part.lower(self.rate(dtype) * step)
 
 
@@ -130,10 +130,11 @@ class RMSPropOptimizer(ElementwiseOptimizer):
 
         rms = decay * rms + (1 - decay) * gradient**2
         mg = decay * mg + (1 - decay) * gradient                  # if centered, else 0
-        momentum_ = momentum * momentum_ + learning_rate * gradient / sqrt(rms - mg**2 + epsilon)
-        variable -= momentum_
+        step = momentum * step + learning_rate * gradient / sqrt(rms - mg**2 + epsilon)
+        variable -= step
 
-    The mean of squares begins as 1. A sparse gradient changes only its rows.
+    The slots are "rms", a mean of squares that begins as 1, "mg", the mean gradient, and "momentum", the last step. A
+    sparse gradient changes only its rows.
 
     Parameters
     ----------
@@ -183,14 +184,15 @@ class RMSPropOptimizer(ElementwiseOptimizer):
     def update(self, gradient: Tensor, part: Part) -> None:
         var, dtype = part.var, part.dtype
         # As in TensorFlow 1 the mean square begins at 1, not 0, which keeps the first steps small.
-        spread = self._update_mean(part, filled_slot(self, var, "rms", 1.0), square(gradient))
+        variance = self._update_mean(part, filled_slot(self, var, "rms", 1.0), square(gradient))
         if self._centered:
             mean = self._update_mean(part, self.zeros_slot(var, "mg"), gradient)
-            spread = maximum(spread - square(mean), 0)  # below 0 by rounding, where gradients hardly change
+            variance = maximum(variance - square(mean), 0)  # below 0 by rounding, where gradients hardly change
         slot = self.zeros_slot(var, "momentum")
-        step = self.rate(dtype) * gradient / sqrt(spread + cast_hyperparameter(self._epsilon, dtype))
+        step = self.rate(dtype) * gradient / sqrt(variance + cast_hyperparameter(self._epsilon, dtype))
         part.lower(part.write(slot, cast_hyperparameter(self._momentum, dtype) * part.read(slot) + step))
 
     def _update_mean(self, part: Part, slot: Variable, value: Tensor) -> Tensor:
+        """Update a running mean in a slot by a value, and return the new mean."""
         decay = cast_hyperparameter(self._decay, part.dtype)
         return part.write(slot, decay * part.read(slot) + (1 - decay) * value)

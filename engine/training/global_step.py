@@ -35,8 +35,8 @@ def get_global_step(graph: Graph | None = None) -> Variable | None:
     ...     tg.training.get_global_step() is None
     True
     """
-    made = (graph or scopes.get_default_graph()).collections.get(_COLLECTION, [])
-    return made[0] if made else None
+    steps = (graph or scopes.get_default_graph()).collections.get(_COLLECTION, [])
+    return steps[0] if steps else None
 
 
 @refuses_misuse
@@ -110,8 +110,8 @@ def get_or_create_global_step(graph: Graph | None = None) -> Variable:
     (None, None)
     2
     """
-    made = get_global_step(graph)
-    return create_global_step(graph) if made is None else made
+    step = get_global_step(graph)
+    return create_global_step(graph) if step is None else step
 
 
 @refuses_misuse

@@ -59,7 +59,7 @@ class Retention:
     keep : int or None
         Number of newest steps to keep; None for all.
     keep_best : tuple of (str, int, {'min', 'max'}) or None
-        A metric, the number of best checkpoints to keep besides, and the better direction.
+        A metric, the number of best checkpoints to keep in addition, and the better direction.
 
     Raises
     ------
@@ -88,22 +88,29 @@ class Retention:
         self._known: dict[Entry, float | None] = {}  # metrics of existing checkpoints, read once
 
     def apply(self, directory: Path) -> None:
-        """Remove the other checkpoints, and always the earlier checkpoints of a step that was saved again."""
-        there = list_entries(directory)
-        # Sorted by step and attempt, so the latest attempt of each step remains.
-        newest = list({each.step: each for each in there}.values())
-        kept = newest if self._keep is None else [*newest[-self._keep :], *self._best_of(newest)]
-        for each in there:
-            # The newest checkpoint is in `kept` whatever its metric.
-            if each not in kept:
-                remove_checkpoint(each)
+        """Remove all checkpoints of a directory except those to keep.
 
-    def _best_of(self, there: Iterable[Entry]) -> list[Entry]:
+        Of a step that was saved several times only the last checkpoint is kept.
+        """
+        entries = list_entries(directory)
+        # Sorted by step and attempt, so the latest attempt of each step remains.
+        latest_attempts = list({entry.step: entry for entry in entries}.values())
+        kept = latest_attempts
+        if self._keep is not None:
+            # The newest checkpoints are kept whatever their metrics.
+            kept = [*latest_attempts[-self._keep :], *self._best_of(latest_attempts)]
+        for entry in entries:
+            if entry not in kept:
+                remove_checkpoint(entry)
+
+    def _best_of(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Return the best checkpoints by the metric, without checkpoints that lack the metric."""
         if self._best is None:
             return []
         metric, count, mode = self._best
-        self._known = {each: self._known[each] if each in self._known else _read_metric(each, metric) for each in there}
-        values = {each: value for each, value in self._known.items() if value is not None}
+        known = self._known
+        self._known = {entry: known[entry] if entry in known else _read_metric(entry, metric) for entry in entries}
+        values = {entry: value for entry, value in self._known.items() if value is not None}
         return sorted(values, key=values.__getitem__, reverse=mode == "max")[:count]
 
 
