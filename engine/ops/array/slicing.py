@@ -24,13 +24,15 @@ from ..support.literals import f64, flags, i32, i64
 _X = np.arange(12.0).reshape(3, 4)
 
 
-def _slice_shape(op: Operation) -> Shape:
+def _infer_slice_shape(op: Operation) -> Shape:
     """Infer the size of the block; the rank comes from any input of known length."""
     x = op.inputs[0].shape
     begin, size = partial_values(op.inputs[1]), partial_values(op.inputs[2])
-    rank = next((r for r in (x.rank, *(None if v is None else len(v) for v in (begin, size))) if r is not None), None)
-    if rank is None:
+    known_ranks = [] if x.rank is None else [x.rank]
+    known_ranks += [len(vector) for vector in (begin, size) if vector is not None]
+    if not known_ranks:
         return x
+    rank = known_ranks[0]
     if any(v is not None and len(v) != rank for v in (begin, size)):
         raise ShapeError(
             "slice needs a begin and a size for each dimension",
@@ -47,7 +49,7 @@ def _block_size(dim: int | None, begin: int | None, size: int | None) -> int | N
     """Return the size of the block along a dimension; ShapeError if the block reaches outside."""
     if size == -1:
         return None if dim is None or begin is None else _block_size(dim, begin, dim - begin)
-    # an unknown begin or size counts as 0, the least possible
+    # An unknown begin or size counts as 0, the least possible.
     if dim is not None and not 0 <= (begin or 0) <= dim - (size or 0):
         raise ShapeError(
             "a slice reaches outside its tensor",
@@ -63,14 +65,14 @@ def _compute_slice(xp: Any, x: Any, begin: Any, size: Any) -> Any:
     ends = [n if k == -1 else b + k for n, b, k in zip(x.shape, begin.tolist(), size.tolist(), strict=True)]
     if any(not 0 <= b <= e <= n for n, b, e in zip(x.shape, begin.tolist(), ends, strict=True)):
         raise ValueError(f"slice: begin {begin.tolist()} and size {size.tolist()} reach outside of shape {x.shape}")
-    # with the Ellipsis the result is an array even of rank 0
+    # With the Ellipsis the result is an array even of rank 0.
     return x[(*map(builtins.slice, begin.tolist(), ends), ...)]
 
 
 def _slice_gradient(op: Operation, g: Tensor) -> list[Any]:
     x, begin, _ = op.inputs
     before = apply("Cast", begin, dtype=dtypes.int32)
-    # by the shape of the result, because a size may be -1
+    # By the shape of the result, because a size may be -1.
     after = shape_of(x) - before - shape_of(op.outputs[0])
     zero = np.zeros((), x.dtype.numpy)
     return [apply("Pad", g, apply("Stack", [before, after], axis=1), zero), None, None]
@@ -80,7 +82,7 @@ define(
     "Slice",
     "input: T, begin: host I, size: host J -> output: T",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
-    shape=_slice_shape,
+    shape=_infer_slice_shape,
     rules=[TakesPart(), KeepsSize()],
     kernel=_compute_slice,
     gradient=_slice_gradient,
@@ -98,18 +100,18 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     Parameters
     ----------
     input_ : Tensor of any dtype and shape
-    begin, size : int32 or int64 vectors of length rank
+    begin, size : int32 or int64 Tensor of shape [rank]
         Start and sizes of the block; a size of -1 reaches to the end.
 
     Returns
     -------
     Tensor
-        Of shape `size`.
+        Same dtype, of shape `size`, with the actual sizes in place of -1.
 
     Raises
     ------
     ShapeError
-        If the block is known to reach outside.
+        If the block is known to reach outside; otherwise the step raises OpError.
 
     Examples
     --------
@@ -120,7 +122,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     return apply("Slice", input_, index_tensor(begin), index_tensor(size), name=name)
 
 
-def _mask_shape(op: Operation) -> Shape:
+def _infer_mask_shape(op: Operation) -> Shape:
     """Replace the masked dimensions by an unknown size; ShapeError if the mask does not fit."""
     x, mask = (t.shape for t in op.inputs)
     if mask.rank is None:
@@ -157,7 +159,7 @@ def _mask_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "BooleanMask",
     "tensor: T, mask: bool -> output: T",
-    shape=_mask_shape,
+    shape=_infer_mask_shape,
     rules=[TakesPart(), ReadsValues()],
     kernel=_apply_boolean_mask,
     gradient=_mask_gradient,
@@ -170,7 +172,7 @@ define(
 
 @public
 def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0) -> Tensor:
-    """Choose the rows where a mask is true; the same as ``tensor[mask]``.
+    """Choose the rows where a mask is true; with axis 0 the same as ``tensor[mask]``.
 
     Parameters
     ----------
@@ -183,7 +185,7 @@ def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0)
     Returns
     -------
     Tensor
-        The masked dimensions become a single dimension, of the number of true elements.
+        Same dtype; the masked dimensions become a single dimension, whose size is the number of true elements.
 
     Raises
     ------
@@ -200,28 +202,30 @@ def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0)
     array([[2],
            [4]], dtype=int32)
     """
-    x, chosen, axis = convert_to_tensor(tensor), convert_to_tensor(mask, dtypes.bool_), static_int(axis)
+    x, mask, axis = convert_to_tensor(tensor), convert_to_tensor(mask, dtypes.bool_), static_int(axis)
     if axis == 0:
-        return apply("BooleanMask", x, chosen, name=name)
-    if x.rank is None or chosen.rank is None:
+        return apply("BooleanMask", x, mask, name=name)
+    if x.rank is None or mask.rank is None:
         raise ShapeError(
             "boolean_mask with an axis needs known ranks",
-            got=f"{x.shape} and {chosen.shape}",
+            got=f"{x.shape} and {mask.shape}",
             wanted="known ranks",
             operation=x.op,
             hint="give the placeholders shapes, or use axis 0",
         )
     axis = axis_within(axis, x.rank)
-    order = [*range(axis, axis + chosen.rank), *range(axis), *range(axis + chosen.rank, x.rank)]
-    if len(order) != x.rank or not x.shape[axis : axis + chosen.rank].is_compatible_with(chosen.shape):
+    end = axis + mask.rank
+    order = [*range(axis, end), *range(axis), *range(end, x.rank)]
+    # The order is longer than the rank if the mask has dimensions beyond those of the tensor.
+    if len(order) != x.rank or not x.shape[axis:end].is_compatible_with(mask.shape):
         raise ShapeError(
             "a mask has to fit the dimensions from its axis on",
             wanted=x.shape[axis:],
-            got=chosen.shape,
-            operation=chosen.op,
+            got=mask.shape,
+            operation=mask.op,
             hint="give another axis=",
         )
-    # the kernel masks leading dimensions: move the masked ones to the front, and the result back
-    picked = apply("BooleanMask", apply("Transpose", x, perm=tuple(order)), chosen)
-    back = [*range(1, axis + 1), 0, *range(axis + 1, x.rank - chosen.rank + 1)]
-    return apply("Transpose", picked, name=name, perm=tuple(back))
+    # The kernel masks leading dimensions: the masked dimensions are moved first, and the resulting one back.
+    masked = apply("BooleanMask", apply("Transpose", x, perm=tuple(order)), mask)
+    inverse_order = [*range(1, axis + 1), 0, *range(axis + 1, x.rank - mask.rank + 1)]
+    return apply("Transpose", masked, name=name, perm=tuple(inverse_order))

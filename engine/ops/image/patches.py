@@ -30,57 +30,60 @@ from ..support.windows import (
     windows_shape,
 )
 
+# An image, and attributes of windows, for the samples.
 _X = np.arange(9.0).reshape(1, 3, 3, 1)
-_TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1), "padding": "VALID"}
-_SAME = {"window": (3,), "strides": (2,), "rates": (1,), "padding": "SAME"}
+_SQUARES = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1), "padding": "VALID"}
+_PADDED = {"window": (3,), "strides": (2,), "rates": (1,), "padding": "SAME"}
 _DILATED = {"window": (2, 1), "strides": (1, 1), "rates": (2, 1), "padding": "VALID"}
 
 
-def _patches_shape(op: Operation) -> Shape:
+def _infer_patches_shape(op: Operation) -> Shape:
     shape = windows_shape(op.inputs[0].shape, op.attrs)
     channels = shape[-1]
     return Shape([*shape[:-1], None if channels is None else channels * patch_size(op.attrs)])
 
 
 def _extract_patches(xp: Any, x: Any, **attrs: Any) -> Any:
+    """Copy the elements at each place of a window, for all windows at once; padding stays 0."""
     windows, size = windows_of(x.shape, attrs), patch_size(attrs)
-    counts = [each.count for each in windows]
+    counts = [axis_windows.count for axis_windows in windows]
     out = xp.zeros((x.shape[0], *counts, size, x.shape[-1]), dtype=x.dtype)
-    for number, outer, inner in iterate_places(windows, attrs):
-        out[*outer, number] = x[inner]
+    for place, window_index, pixel_index in iterate_places(windows, attrs):
+        out[*window_index, place] = x[pixel_index]
     return out.reshape(x.shape[0], *counts, size * x.shape[-1])
 
 
-def _extract_grad(xp: Any, g: Any, shape: Any, **attrs: Any) -> Any:
-    """Sum the cotangents of patches into the pixels of their windows."""
+def _sum_patches(xp: Any, g: Any, shape: Any, **attrs: Any) -> Any:
+    """Add the cotangents of patches to the cotangents of their pixels."""
     sizes, size = as_sizes(shape), patch_size(attrs)
     windows = windows_of(sizes, attrs)
     check_fits((*g.shape[:-1], g.shape[-1] // size), sizes, windows, attrs)
     parts, dx = g.reshape(*g.shape[:-1], size, sizes[-1]), xp.zeros(sizes, dtype=g.dtype)
-    for number, outer, inner in iterate_places(windows, attrs):
+    for place, window_index, pixel_index in iterate_places(windows, attrs):
         # Windows share pixels only at different places: within a place no pixel occurs twice, and slices can be added.
-        view = dx[inner]
-        view += parts[*outer, number]
+        view = dx[pixel_index]
+        view += parts[*window_index, place]
     return dx
 
 
+# Elements: each pixel is in as many patches as a window has elements, divided by the strides.
 define(
     "ExtractPatches",
     "images: T -> patches: T",
     where={"T": (*dtypes.NUMERIC, dtypes.bool_)},
     attrs=WINDOWS,
-    shape=_patches_shape,
+    shape=_infer_patches_shape,
     rules=[Elements(lambda x, **attrs: x.size * patch_size(attrs) // math.prod(attrs["strides"]))],
     kernel=_extract_patches,
     gradient=lambda op, g: [apply("ExtractPatchesGrad", g, shape_of(op.inputs[0]), **op.own_attrs)],
     samples=[
-        Sample([_X], f64([[0, 1, 3, 4], [1, 2, 4, 5], [3, 4, 6, 7], [4, 5, 7, 8]]).reshape(1, 2, 2, 4), _TWO),
-        Sample([f64([[[1, 10], [2, 20], [3, 30]]])], f64([[[0, 0, 1, 10, 2, 20], [2, 20, 3, 30, 0, 0]]]), _SAME),
+        Sample([_X], f64([[0, 1, 3, 4], [1, 2, 4, 5], [3, 4, 6, 7], [4, 5, 7, 8]]).reshape(1, 2, 2, 4), _SQUARES),
+        Sample([f64([[[1, 10], [2, 20], [3, 30]]])], f64([[[0, 0, 1, 10, 2, 20], [2, 20, 3, 30, 0, 0]]]), _PADDED),
         Sample([_X], f64([[0, 6], [1, 7], [2, 8]]).reshape(1, 1, 3, 2), _DILATED),
         Sample(
             [i32([[[4], [5]]])], i32([[[4], [5]]]), {"window": (1,), "strides": (1,), "rates": (1,), "padding": "VALID"}
         ),
-        Sample([np.zeros((0, 3, 3, 2))], np.zeros((0, 2, 2, 8)), _TWO),
+        Sample([np.zeros((0, 3, 3, 2))], np.zeros((0, 2, 2, 8)), _SQUARES),
     ],
 )
 
@@ -91,11 +94,13 @@ define(
     attrs=WINDOWS,
     shape=lambda op: static_shape(op.inputs[1]),
     rules=[Elements(shape_in(1))],
-    kernel=_extract_grad,
+    kernel=_sum_patches,
     gradient=lambda op, g: [apply("ExtractPatches", g, **op.own_attrs), None],
     samples=[
-        Sample([np.ones((1, 2, 2, 4)), i32([1, 3, 3, 1])], f64([1, 2, 1, 2, 4, 2, 1, 2, 1]).reshape(1, 3, 3, 1), _TWO),
-        Sample([f64([[[1, 2, 3], [4, 5, 6]]]), i32([1, 3, 1])], f64([[[2], [3 + 4], [5]]]), _SAME),
+        Sample(
+            [np.ones((1, 2, 2, 4)), i32([1, 3, 3, 1])], f64([1, 2, 1, 2, 4, 2, 1, 2, 1]).reshape(1, 3, 3, 1), _SQUARES
+        ),
+        Sample([f64([[[1, 2, 3], [4, 5, 6]]]), i32([1, 3, 1])], f64([[[2], [3 + 4], [5]]]), _PADDED),
     ],
 )
 
@@ -152,6 +157,13 @@ def extract_volume_patches(input: Any, ksizes: Any, strides: Any, padding: Any, 
     -------
     Tensor
         Same dtype, with an element for each window, whose channels are all channels of the elements of the window.
+
+    Raises
+    ------
+    ShapeError
+        If a window is larger than the volume.
+    GraphError
+        If an argument has another form.
 
     Examples
     --------

@@ -32,8 +32,8 @@ _X = f64([[1, 2], [3, 5]]).reshape(1, 2, 2, 1)
 _ATTRS = {"method": REQUIRED, "align_corners": False, "half_pixel_centers": False}
 
 
-def _resized_shape(op: Operation) -> Shape:
-    """Return the images' shape in the new size; refuse sizes that are no pair, and unknown methods."""
+def _infer_resized_shape(op: Operation) -> Shape:
+    """Infer the shape of resized images; ShapeError unless the size is a pair, GraphError for an unknown method."""
     size = static_shape(op.inputs[1])
     images = op.inputs[0].shape.with_rank(4)
     if not size.is_compatible_with(Shape([None, None])):
@@ -48,8 +48,9 @@ def _resized_shape(op: Operation) -> Shape:
     return Shape([images[0], height, width, images[3]])
 
 
-# Both options move the positions, in different ways; averages of areas have no centers.
 def _check_resize_method(method: str, align_corners: bool, half_pixel_centers: bool) -> None:
+    """Raise GraphError for an unknown method, or options that exclude each other."""
+    # Both options move the positions, in different ways; averages of areas have no centers.
     if method not in METHODS or (align_corners and half_pixel_centers) or (method == "area" and half_pixel_centers):
         raise GraphError(
             "images cannot be resized so",
@@ -59,19 +60,21 @@ def _check_resize_method(method: str, align_corners: bool, half_pixel_centers: b
         )
 
 
-def _weighted_sums(xp: Any, x: Any, axis: int, parts: Taps) -> Any:
-    """Return weighted sums of elements along an axis; weights that are all 1 need no product."""
+def _weighted_sums(xp: Any, x: Any, axis: int, axis_taps: Taps) -> Any:
+    """Return for each place the sum of its taps, elements along an axis times weights."""
     total = None
     # One tap of every place at a time: all taps at once would multiply the memory by their number.
-    for indices, weights in zip(parts.indices.T, parts.weights.T, strict=True):
-        part = xp.take(x, xp.asarray(indices), axis=axis)
+    for indices, weights in zip(axis_taps.indices.T, axis_taps.weights.T, strict=True):
+        term = xp.take(x, xp.asarray(indices), axis=axis)
+        # Weights that are all 1, as of the nearest pixels, need no product.
         if not (weights == 1).all():
-            part = part * xp.asarray(weights.astype(x.dtype).reshape(-1, *[1] * (x.ndim - axis - 1)))
-        total = part if total is None else total + part
+            term = term * xp.asarray(weights.astype(x.dtype).reshape(-1, *[1] * (x.ndim - axis - 1)))
+        total = term if total is None else total + term
     return total
 
 
-def _resize_sizes(x: Any, size: Any) -> list[tuple[int, int]]:
+def _check_sizes(x: Any, size: Any) -> list[tuple[int, int]]:
+    """Return heights and widths before and after resizing, as two pairs; ValueError for empty images."""
     after = as_sizes(size)
     check_rank(x, 4, 4, "images are resized as [batch, height, width, channels]")
     if len(after) != 2 or min(after) < 1 or min(x.shape[1:3]) < 1:
@@ -80,25 +83,27 @@ def _resize_sizes(x: Any, size: Any) -> list[tuple[int, int]]:
 
 
 @keep_dtype
-def _compute_resize(xp: Any, x: Any, size: Any, **how: Any) -> Any:
-    for axis, (before, after) in enumerate(_resize_sizes(x, size), 1):
-        x = _weighted_sums(xp, x, axis, taps(before, after, **how))
+def _compute_resize(xp: Any, x: Any, size: Any, **attrs: Any) -> Any:
+    for axis, (before, after) in enumerate(_check_sizes(x, size), 1):
+        x = _weighted_sums(xp, x, axis, taps(before, after, **attrs))
     return x
 
 
 @keep_dtype
-def _resize_grad(xp: Any, g: Any, size: Any, **how: Any) -> Any:
+def _resize_grad(xp: Any, g: Any, size: Any, **attrs: Any) -> Any:
     # The cotangent has the size after resizing, and `size` is the size before.
-    for axis, (after, before) in enumerate(_resize_sizes(g, size), 1):
-        g = _weighted_sums(xp, g, axis, taps(before, after, **how).transpose_taps(before))
+    for axis, (after, before) in enumerate(_check_sizes(g, size), 1):
+        g = _weighted_sums(xp, g, axis, taps(before, after, **attrs).transpose_taps(before))
     return g
 
 
-def _resize_elements(x: Any, size: Any, **_: Any) -> int:
+def _count_elements(x: Any, size: Any, **_: Any) -> int:
+    """Return about how many elements are computed: as many as the result has, along the height and along the width."""
     return int(x.shape[0] * x.shape[3] * math.prod(size.tolist()) * 2)
 
 
-def _pull_back_with(type: str) -> Any:
+def _gradient_by(type: str) -> Any:
+    """Return the gradient function that applies the transposed operation, to the height and width of the input."""
     return lambda op, g: [apply(type, g, shape_of(op.inputs[0])[1:3], **op.own_attrs), None]
 
 
@@ -115,10 +120,10 @@ define(
     "images: T, size: host I -> resized: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=_ATTRS,
-    shape=_resized_shape,
-    rules=[Elements(_resize_elements)],
+    shape=_infer_resized_shape,
+    rules=[Elements(_count_elements)],
     kernel=_compute_resize,
-    gradient=_pull_back_with("ResizeGrad"),
+    gradient=_gradient_by("ResizeGrad"),
     samples=[
         Sample([_X, i32([3, 5])], _linear_by_hand, {"method": "bilinear", "align_corners": True}),
         Sample(
@@ -171,10 +176,10 @@ define(
     "g: T, size: host I -> dx: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=_ATTRS,
-    shape=_resized_shape,
-    rules=[Elements(_resize_elements)],
+    shape=_infer_resized_shape,
+    rules=[Elements(_count_elements)],
     kernel=_resize_grad,
-    gradient=_pull_back_with("Resize"),
+    gradient=_gradient_by("Resize"),
     samples=[
         Sample(
             [f64([1, 2, 3, 4]).reshape(1, 1, 4, 1), i32([1, 2])],
@@ -193,11 +198,12 @@ define(
 def _apply_resize(
     method: str, images: Any, size: Any, align_corners: bool, half_pixel_centers: bool, name: str | None
 ) -> Tensor:
+    """Resize images by a method; all methods except 'nearest' compute in float32, or float64 for float64 images."""
     x = convert_to_tensor(images)
     if method != "nearest" and x.dtype not in (dtypes.float32, dtypes.float64):
         x = cast(x, dtypes.float32)
-    how = {"align_corners": bool(align_corners), "half_pixel_centers": bool(half_pixel_centers)}
-    return apply("Resize", x, shape_vector(size), name=name, method=method, **how)
+    options = {"align_corners": bool(align_corners), "half_pixel_centers": bool(half_pixel_centers)}
+    return apply("Resize", x, shape_vector(size), name=name, method=method, **options)
 
 
 @public
@@ -209,7 +215,7 @@ def resize_nearest_neighbor(
     Parameters
     ----------
     images : Tensor of any numeric dtype, of shape [batch, height, width, channels]
-    size : int32 or int64 vector of length 2
+    size : int32 or int64 Tensor of shape [2]
         The new height and width.
     align_corners : bool
         Keep the centres of the corner pixels in place.
@@ -255,6 +261,11 @@ def resize_bilinear(
     Tensor
         Of dtype float64 if `images` are, else float32; of shape [batch, size[0], size[1], channels].
 
+    Raises
+    ------
+    GraphError, ShapeError
+        As in `resize_nearest_neighbor`.
+
     Examples
     --------
     >>> import tagloom as tg
@@ -287,6 +298,11 @@ def resize_bicubic(
     Tensor
         Of dtype float64 if `images` are, else float32; of shape [batch, size[0], size[1], channels].
 
+    Raises
+    ------
+    GraphError, ShapeError
+        As in `resize_nearest_neighbor`.
+
     Examples
     --------
     >>> import tagloom as tg
@@ -311,6 +327,11 @@ def resize_area(images: Any, size: Any, align_corners: bool = False, name: str |
     -------
     Tensor
         Of dtype float64 if `images` are, else float32; of shape [batch, size[0], size[1], channels].
+
+    Raises
+    ------
+    ShapeError
+        As in `resize_nearest_neighbor`.
 
     Examples
     --------

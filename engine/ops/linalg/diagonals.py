@@ -28,19 +28,21 @@ _X = f64([[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]])
 _BATCH = np.stack([_X, -2 * _X])
 
 
-def _read_band(k: tuple[int, int], align: str) -> Band:
+def _make_band(k: tuple[int, int], align: str) -> Band:
+    """Return the band of the attributes `k`, the numbers of the lower and the upper diagonal, and `align`."""
     return Band(*k, align)
 
 
 def _band_of(op: Operation) -> Band:
-    return _read_band(op.attrs["k"], op.attrs["align"])
+    return _make_band(op.attrs["k"], op.attrs["align"])
 
 
 def _band_attrs(op: Operation) -> dict[str, Any]:
     return {"k": op.attrs["k"], "align": op.attrs["align"]}
 
 
-def _part_shape(op: Operation) -> Shape:
+def _infer_diagonals_shape(op: Operation) -> Shape:
+    """Return the shape of a band of the first input's matrices; ShapeError if the matrices lack its diagonals."""
     band, x = _band_of(op), matrices_shape(op)
     if x.rank is None:
         return x
@@ -52,15 +54,15 @@ def _part_shape(op: Operation) -> Shape:
 
 def _compute_diag_part(xp: Any, x: Any, k: Any, align: str, padding_value: Any) -> Any:
     """Extract a diagonal, or the diagonals of a band as rows, padded with `padding_value`."""
-    band, (rows, columns) = _read_band(k, align), x.shape[-2:]
+    band, (rows, columns) = _make_band(k, align), x.shape[-2:]
     band.check(rows, columns)
     if band.count == 1:
         # NumPy's diagonal is a read-only view, which would keep the matrices in memory.
         return xp.diagonal(x, band.upper, -2, -1).copy()
     flat = x.reshape(*x.shape[:-2], rows * columns)
     out = xp.full((*x.shape[:-2], band.count, band.longest(rows, columns)), padding_value, x.dtype)
-    for i, places, row in band.places(rows, columns):
-        out[..., i, row] = flat[..., places]
+    for i, matrix_slice, row_slice in band.places(rows, columns):
+        out[..., i, row_slice] = flat[..., matrix_slice]
     return out
 
 
@@ -69,7 +71,7 @@ define(
     "input: T -> diagonal: T",
     where=_ELEMENTS,
     attrs={**_ATTRS, "padding_value": 0},
-    shape=_part_shape,
+    shape=_infer_diagonals_shape,
     kernel=_compute_diag_part,
     gradient=lambda op, g: [apply("MatrixSetDiag", zeros_like(op.inputs[0]), g, **_band_attrs(op))],
     samples=[
@@ -89,15 +91,9 @@ define(
 )
 
 
-def _set_shape(op: Operation) -> Shape:
+def _infer_set_shape(op: Operation) -> Shape:
     """Return the shape of the matrices; refuse diagonals of another shape than `matrix_diag_part` returns."""
-    band, x, diagonal = _band_of(op), matrices_shape(op), op.inputs[1].shape
-    if x.rank is None:
-        return x
-    band.check(*x[-2:])
-    rows, columns = x[-2:]
-    length = None if rows is None or columns is None else band.longest(rows, columns)
-    wanted = x[:-2] + band.rows_shape(length)
+    x, diagonal, wanted = matrices_shape(op), op.inputs[1].shape, _infer_diagonals_shape(op)
     if not wanted.is_compatible_with(diagonal):
         raise ShapeError(
             "the diagonals do not fit the matrices",
@@ -110,7 +106,7 @@ def _set_shape(op: Operation) -> Shape:
 
 
 def _compute_set_diag(xp: Any, x: Any, diagonal: Any, k: Any, align: str) -> Any:
-    band, (rows, columns) = _read_band(k, align), x.shape[-2:]
+    band, (rows, columns) = _make_band(k, align), x.shape[-2:]
     band.check(rows, columns)
     wanted = (*x.shape[:-2], *band.rows_shape(band.longest(rows, columns)).as_tuple())
     if diagonal.shape != wanted:
@@ -124,17 +120,18 @@ def _write_diagonals(out: Any, diagonal: Any, band: Band) -> Any:
     rows, columns = out.shape[-2:]
     # A view, because `out` is contiguous: writes reach the matrices.
     flat = out.reshape(*out.shape[:-2], rows * columns)
-    each = diagonal if band.count > 1 else diagonal[..., None, :]
-    for i, places, row in band.places(rows, columns):
-        flat[..., places] = each[..., i, row]
+    # A row for each diagonal, which a single diagonal lacks.
+    diagonals = diagonal if band.count > 1 else diagonal[..., None, :]
+    for i, matrix_slice, row_slice in band.places(rows, columns):
+        flat[..., matrix_slice] = diagonals[..., i, row_slice]
     return out
 
 
 def _set_gradient(op: Operation, g: Tensor) -> list[Any]:
     _, diagonal = op.inputs
     # Replaced elements of the input do not reach the output: their cotangent is 0.
-    kept = apply("MatrixSetDiag", g, zeros_like(diagonal), **_band_attrs(op))
-    return [kept, apply("MatrixDiagPart", g, **_band_attrs(op))]
+    to_input = apply("MatrixSetDiag", g, zeros_like(diagonal), **_band_attrs(op))
+    return [to_input, apply("MatrixDiagPart", g, **_band_attrs(op))]
 
 
 define(
@@ -142,7 +139,7 @@ define(
     "input: T, diagonal: T -> output: T",
     where=_ELEMENTS,
     attrs=_ATTRS,
-    shape=_set_shape,
+    shape=_infer_set_shape,
     kernel=_compute_set_diag,
     gradient=_set_gradient,
     samples=[
@@ -158,13 +155,13 @@ define(
 )
 
 
-def _diag_shape(op: Operation) -> Shape:
+def _infer_matrix_shape(op: Operation) -> Shape:
     """Return the shape of the matrices; refuse a band that has another number of rows than diagonals."""
     band, diagonal = _band_of(op), op.inputs[0].shape
-    least = 1 if band.count == 1 else 2
+    least_rank = 1 if band.count == 1 else 2
     if diagonal.rank is None:
         return diagonal
-    if diagonal.rank < least or (band.count > 1 and diagonal[-2] not in (band.count, None)):
+    if diagonal.rank < least_rank or (band.count > 1 and diagonal[-2] not in (band.count, None)):
         raise ShapeError(
             "matrix_diag makes a matrix of its diagonals",
             wanted="[..., length]" if band.count == 1 else f"[..., {band.count}, longest]",
@@ -173,24 +170,25 @@ def _diag_shape(op: Operation) -> Shape:
             hint="k says which diagonals they are, one row for each",
         )
     sizes = band.matrix_size(diagonal[-1], op.attrs["num_rows"], op.attrs["num_cols"])
-    return diagonal[:-least] + Shape(sizes)
+    return diagonal[:-least_rank] + Shape(sizes)
 
 
 def _compute_matrix_diag(
     xp: Any, diagonal: Any, k: Any, align: str, num_rows: int, num_cols: int, padding_value: Any
 ) -> Any:
     """Return matrices with the given diagonals, and `padding_value` elsewhere."""
-    band = _read_band(k, align)
-    least = 1 if band.count == 1 else 2
-    if diagonal.ndim < least or (band.count > 1 and diagonal.shape[-2] != band.count):
+    band = _make_band(k, align)
+    least_rank = 1 if band.count == 1 else 2
+    if diagonal.ndim < least_rank or (band.count > 1 and diagonal.shape[-2] != band.count):
         raise ValueError(f"matrix_diag: {band.count} diagonals need [..., {band.count}, longest], got {diagonal.shape}")
     rows, columns = band.matrix_size(diagonal.shape[-1], num_rows, num_cols)
     # Elements off the diagonals keep the padding.
-    out = xp.full((*diagonal.shape[:-least], rows, columns), padding_value, diagonal.dtype)
+    out = xp.full((*diagonal.shape[:-least_rank], rows, columns), padding_value, diagonal.dtype)
     return _write_diagonals(out, diagonal, band)
 
 
-def _matrix_elements(diagonal: Any, num_rows: int, num_cols: int, **_: Any) -> int:
+def _count_elements(diagonal: Any, num_rows: int, num_cols: int, **_: Any) -> int:
+    """Return about the number of elements of the matrices, square with the length of the diagonals by default."""
     length = diagonal.shape[-1]
     rows, columns = (length if n == -1 else n for n in (num_rows, num_cols))
     return int(math.prod(diagonal.shape[:-1]) * rows * columns)
@@ -201,8 +199,8 @@ define(
     "diagonal: T -> output: T",
     where=_ELEMENTS,
     attrs={**_ATTRS, "num_rows": -1, "num_cols": -1, "padding_value": 0},
-    shape=_diag_shape,
-    rules=[Elements(_matrix_elements)],
+    shape=_infer_matrix_shape,
+    rules=[Elements(_count_elements)],
     kernel=_compute_matrix_diag,
     gradient=lambda op, g: [apply("MatrixDiagPart", g, **_band_attrs(op))],
     samples=[
@@ -239,7 +237,7 @@ def matrix_diag(
     padding_value : number
         Value outside of the band.
     align : {'RIGHT_LEFT', 'LEFT_RIGHT', 'LEFT_LEFT', 'RIGHT_RIGHT'}
-        Side of the row on which shorter diagonals of a band stand: first above, then below the main diagonal.
+        Side of its row on which a shorter diagonal of the band is: first above, then below the main diagonal.
 
     Returns
     -------
@@ -290,7 +288,7 @@ def matrix_diag_part(
     padding_value : number
         Value that fills the rows of diagonals shorter than the longest of the band.
     align : {'RIGHT_LEFT', 'LEFT_RIGHT', 'LEFT_LEFT', 'RIGHT_RIGHT'}
-        Side of the row on which shorter diagonals stand: first above, then below the main diagonal.
+        Side of its row on which a shorter diagonal of the band is: first above, then below the main diagonal.
 
     Returns
     -------

@@ -24,19 +24,20 @@ from .diagonals import matrix_diag, matrix_diag_part
 from .orthogonal import without_complement
 from .transposing import adjoint
 
+# Matrices of the samples.
 _TALL = f64([[2, 1], [1, 3], [-2, 0.5], [0.5, 1]])
 _SQUARE = f64([[2, 1, 0.5], [1, 3, -1], [-2, 0.5, 2]])
-_NEXT = f64([[2, 1], [1, 3], [-2, 0.5]])
+_SMALL = f64([[2, 1], [1, 3], [-2, 0.5]])
 _DIAGONAL = f64([[0, 3], [5, 0], [0, 0]])
 _Z = c128([[2 + 1j, 1], [1j, 3 - 1j], [-2, 0.5 + 0.25j]])
 
 
-def _values_shape(op: Operation) -> Shape:
+def _infer_values_shape(op: Operation) -> Shape:
     leading, _, _, fewer = sizes_of_matrices(op)
     return leading + Shape([fewer])
 
 
-def _svd_shape(op: Operation) -> list[Shape]:
+def _infer_svd_shape(op: Operation) -> list[Shape]:
     leading, rows, columns, fewer = sizes_of_matrices(op)
     full = op.attrs["full_matrices"]
     return [
@@ -54,27 +55,43 @@ def _compute_svd(xp: Any, x: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
 def _inner_cotangent(
     op: Operation, s: Tensor, u: Tensor, v: Tensor, to_u: Tensor | None, to_v: Tensor | None
 ) -> list[Tensor]:
-    """Return the terms between u and adjoint(v) for turns of the vectors among themselves (Wan and Zhang, 2019)."""
+    """Return the terms between u and adjoint(v) of rotations of the vectors among themselves (Wan and Zhang, 2019).
+
+    Parameters
+    ----------
+    op : Operation
+        The decomposition.
+    s, u, v : Tensor of shapes [..., k], [..., m, k] and [..., n, k]
+    to_u, to_v : Tensor or None
+        Cotangents of u and v.
+
+    Returns
+    -------
+    list of Tensor of shape [..., k, k]
+    """
     squares = s * s
     # Element (i, j) is s_j ** 2 - s_i ** 2.
-    apart = apply("ExpandDims", squares, axis=-2) - apply("ExpandDims", squares, axis=-1)
-    turn = cast(div_no_nan(scalar_like(1, s), apart), u.dtype)  # 0 between equal values, whose vectors are arbitrary
+    differences = apply("ExpandDims", squares, axis=-2) - apply("ExpandDims", squares, axis=-1)
+    # The matrix F of the paper; 0 between equal values, whose vectors are arbitrary.
+    inverse_differences = cast(div_no_nan(scalar_like(1, s), differences), u.dtype)
     terms = []
     if to_u is not None:
         x = multiply_matrices(u, to_u, adjoint_a=True)
-        terms.append((x * turn + adjoint(x * turn)) * as_row(s, u))
+        rotation = x * inverse_differences
+        terms.append((rotation + adjoint(rotation)) * as_row(s, u))
         # Each pair of complex vectors has a phase in common, which real vectors do not have.
         if u.dtype.is_complex:
             angles = imag(matrix_diag_part(x))
             terms.append(matrix_diag(div_no_nan(complex(zeros_like(angles), angles), cast(s, u.dtype))))
     if to_v is not None:
         y = multiply_matrices(v, to_v, adjoint_a=True)
-        terms.append(as_column(s, v) * (y * turn + adjoint(y * turn)))
+        rotation = y * inverse_differences
+        terms.append(as_column(s, v) * (rotation + adjoint(rotation)))
     return terms
 
 
 def _svd_gradient(op: Operation, to_s: Tensor | None, to_u: Tensor | None, to_v: Tensor | None) -> list[Any]:
-    """Return ``u @ inner @ adjoint(v)``, plus the parts of the cotangents outside of the spaces of u and v."""
+    """Return ``u @ inner @ adjoint(v)``, plus terms of the cotangents orthogonal to the columns of u and v."""
     s, u, v = op.outputs
     if op.attrs["full_matrices"]:
         count = size_along(s, -1)
@@ -83,14 +100,14 @@ def _svd_gradient(op: Operation, to_s: Tensor | None, to_u: Tensor | None, to_v:
     inner = _inner_cotangent(op, s, u, v, to_u, to_v)
     if to_s is not None:
         inner.append(matrix_diag(cast(to_s, u.dtype)))
-    inverse = cast(div_no_nan(scalar_like(1, s), s), u.dtype)
+    inverse_s = cast(div_no_nan(scalar_like(1, s), s), u.dtype)
     terms = [multiply_matrices(multiply_matrices(u, sum(inner[1:], inner[0])), v, adjoint_b=True)]
-    # A square u or v spans the whole space, so that nothing is outside of it.
+    # The columns of a square u or v span the whole space, so that no part is orthogonal to them.
     _, rows, columns, fewer = sizes_of_matrices(op)
     if to_u is not None and (fewer is None or fewer != rows):
-        terms.append(multiply_matrices(_orthogonal_part(u, to_u) * as_row(inverse, u), v, adjoint_b=True))
+        terms.append(multiply_matrices(_orthogonal_part(u, to_u) * as_row(inverse_s, u), v, adjoint_b=True))
     if to_v is not None and (fewer is None or fewer != columns):
-        terms.append(multiply_matrices(u * as_row(inverse, u), _orthogonal_part(v, to_v), adjoint_b=True))
+        terms.append(multiply_matrices(u * as_row(inverse_s, u), _orthogonal_part(v, to_v), adjoint_b=True))
     return [sum(terms[1:], terms[0])]
 
 
@@ -100,6 +117,7 @@ def _orthogonal_part(basis: Tensor, g: Tensor) -> Tensor:
 
 
 def _by_eigenvalues(x: Any) -> Any:
+    """Return the singular values of matrices, as the roots of the eigenvalues of ``adjoint(x) @ x``."""
     gram = x.conj().swapaxes(-1, -2) @ x
     return np.sqrt(np.linalg.eigvalsh(gram))[..., ::-1]
 
@@ -114,7 +132,7 @@ define(
     "tensor: T -> s: T.real, u: T, v: T",
     where={"T": LAPACK},
     attrs={"full_matrices": False},
-    shape=_svd_shape,
+    shape=_infer_svd_shape,
     rules=[Elements(cubic_cost(2)), ReadsValues()],
     kernel=_compute_svd,
     gradient=_svd_gradient,
@@ -122,11 +140,11 @@ define(
         Sample([_TALL], _expected_svd),
         Sample([_SQUARE], _expected_svd),
         Sample(
-            [np.stack([_NEXT, -2 * _NEXT])], lambda x: [np.stack(p) for p in zip(*map(_expected_svd, x), strict=True)]
+            [np.stack([_SMALL, -2 * _SMALL])], lambda x: [np.stack(p) for p in zip(*map(_expected_svd, x), strict=True)]
         ),
-        Sample([_NEXT], lambda x: _expected_svd(x, full=True), {"full_matrices": True}),
-        Sample([_NEXT.T.copy()], _expected_svd),
-        Sample([_NEXT.T.copy()], lambda x: _expected_svd(x, full=True), {"full_matrices": True}),
+        Sample([_SMALL], lambda x: _expected_svd(x, full=True), {"full_matrices": True}),
+        Sample([_SMALL.T.copy()], _expected_svd),
+        Sample([_SMALL.T.copy()], lambda x: _expected_svd(x, full=True), {"full_matrices": True}),
         Sample([_Z], _expected_svd, differentiable=False),
         Sample([np.zeros((2, 0, 3))], (np.zeros((2, 0)), np.zeros((2, 0, 0)), np.zeros((2, 3, 0)))),
     ],
@@ -136,13 +154,13 @@ define(
     "SingularValues",
     "tensor: T -> s: T.real",
     where={"T": LAPACK},
-    shape=_values_shape,
+    shape=_infer_values_shape,
     rules=[Elements(cubic_cost(1)), ReadsValues()],
     kernel=lambda xp, x: call_linalg(xp, "svd", x, compute_uv=False, refused=DIVERGED),
     gradient=lambda op, g: _values_gradient(op, g),
     samples=[
         Sample([_TALL], _by_eigenvalues),
-        Sample([np.stack([_NEXT, -2 * _NEXT])], _by_eigenvalues),
+        Sample([np.stack([_SMALL, -2 * _SMALL])], _by_eigenvalues),
         Sample([_DIAGONAL], f64([5, 3])),
         Sample([_Z], _by_eigenvalues),
         Sample([np.zeros((2, 3, 0))], np.zeros((2, 0))),
@@ -151,7 +169,7 @@ define(
 
 
 def _values_gradient(op: Operation, g: Tensor) -> list[Any]:
-    # Computed here, because the values alone are cheaper where no gradient is needed.
+    # The vectors are computed in the gradient only: the values alone are cheaper.
     _, u, v = apply("Svd", op.inputs[0])
     # ds is the real part of the diagonal of adjoint(u) @ dx @ v.
     return [multiply_matrices(u * as_row(g, u), v, adjoint_b=True)]
@@ -166,16 +184,16 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
     tensor : Tensor of dtype float32, float64, complex64 or complex128
         Shape ``[..., m, n]``.
     full_matrices : bool
-        Make u and v square.
+        True to make u and v square.
     compute_uv : bool
-        Return the vectors too.
+        True to return the vectors too.
 
     Returns
     -------
     s : Tensor
         Of the real dtype, shape ``[..., k]``, where k is the smaller of m and n, in descending order.
     u, v : Tensor
-        Left and right vectors, as columns: shapes ``[..., m, k]`` and ``[..., n, k]``, or square; only `s` is returned
+        Left and right vectors, as columns: shapes ``[..., m, k]`` and ``[..., n, k]``, or square; `s` is returned alone
         without `compute_uv`. Unlike NumPy's, v is not transposed. Vectors are determined up to their signs or complex
         phases, and vectors of equal values, or beyond the k-th, up to a basis of their space: gradients are meaningful
         only of functions that do not depend on this choice.
@@ -199,7 +217,7 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
     return s, u, v
 
 
-def _inverse_shape(op: Operation) -> Shape:
+def _infer_inverse_shape(op: Operation) -> Shape:
     leading, rows, columns, _ = sizes_of_matrices(op)
     return leading + Shape([columns, rows])
 
@@ -211,17 +229,17 @@ def _pseudo_inverse(xp: Any, x: Any, rcond: float | None) -> Any:
         # Smaller values count as rounding errors of 0, as in TensorFlow.
         rcond = 10 * max(x.shape[-2:]) * float(np.finfo(s.dtype).eps)
     largest = s[..., :1]  # NumPy and CuPy sort them in descending order
-    kept = (s > rcond * largest) & (s > 0)
+    is_nonzero = (s > rcond * largest) & (s > 0)
     # The inner where avoids divisions by zero, which would warn.
-    inverse = xp.where(kept, 1 / xp.where(kept, s, xp.ones((), s.dtype)), xp.zeros((), s.dtype))
-    return xp.matmul((vh.swapaxes(-1, -2).conj() * inverse[..., None, :]), u.swapaxes(-1, -2).conj())
+    inverse_s = xp.where(is_nonzero, 1 / xp.where(is_nonzero, s, xp.ones((), s.dtype)), xp.zeros((), s.dtype))
+    return xp.matmul((vh.swapaxes(-1, -2).conj() * inverse_s[..., None, :]), u.swapaxes(-1, -2).conj())
 
 
 def _pseudo_inverse_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Return the cotangent of matrices of locally constant rank (Golub and Pereyra, 1973)."""
     x, y = op.inputs[0], op.outputs[0]
-    # dy = -y @ dx @ y + y @ y^H @ dx^H @ (1 - x @ y) + (1 - y @ x) @ dx^H @ y^H @ y, of which these are the three
-    # adjoints.
+    # dy = -y @ dx @ y + y @ y^H @ dx^H @ (1 - x @ y) + (1 - y @ x) @ dx^H @ y^H @ y. The adjoints of these three terms,
+    # applied to g, are `-back`, `left` and `right`.
     back = multiply_matrices(y, multiply_matrices(g, y, adjoint_b=True), adjoint_a=True)
     left = multiply_matrices(multiply_matrices(g, y, adjoint_a=True), y, adjoint_b=True)
     right = multiply_matrices(y, multiply_matrices(y, g, adjoint_b=True), adjoint_a=True)
@@ -235,13 +253,13 @@ define(
     "a: T -> inverse: T",
     where={"T": LAPACK},
     attrs={"rcond": None},
-    shape=_inverse_shape,
+    shape=_infer_inverse_shape,
     rules=[Elements(cubic_cost(2)), ReadsValues()],
     kernel=_pseudo_inverse,
     gradient=_pseudo_inverse_gradient,
     samples=[
         Sample([_TALL], lambda x: np.linalg.inv(x.T @ x) @ x.T),
-        Sample([np.stack([_NEXT.T, 2 * _NEXT.T])], lambda x: np.stack([m.T @ np.linalg.inv(m @ m.T) for m in x])),
+        Sample([np.stack([_SMALL.T, 2 * _SMALL.T])], lambda x: np.stack([m.T @ np.linalg.inv(m @ m.T) for m in x])),
         Sample([_SQUARE], lambda x: np.linalg.inv(x)),
         Sample([_Z], lambda z: np.linalg.inv(z.conj().T @ z) @ z.conj().T),
         Sample([f64([[1, 1], [1, 1]])], f64([[0.25, 0.25], [0.25, 0.25]]), differentiable=False),
@@ -294,5 +312,5 @@ def pinv(a: Any, rcond: float | None = None, validate_args: bool = False, name: 
             got=repr(rcond),
             hint="leave it out",
         )
-    cut = None if rcond is None else float(rcond)
-    return apply("PseudoInverse", convert_to_tensor(a), name=name, rcond=cut)
+    rcond = None if rcond is None else float(rcond)
+    return apply("PseudoInverse", convert_to_tensor(a), name=name, rcond=rcond)

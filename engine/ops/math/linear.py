@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 _A = f64([[1, 2, -1], [0.5, -3, 2]])
 _B = f64([[2, 0.5], [-1, 4], [3, 1.5]])
 _BFLOAT16 = dtypes.bfloat16.numpy
-_TURNED = {"transpose_b": True}
+_TRANSPOSE_B = {"transpose_b": True}
 _BATCH = np.arange(12, dtype=np.float64).reshape(2, 1, 2, 3) - 5
 
 
-def _matmul_shape(op: Operation) -> Shape:
+def _infer_matmul_shape(op: Operation) -> Shape:
     """Return the shape of a matrix product; raise ShapeError if operands are no matrices or do not fit."""
     a, b = (t.shape for t in op.inputs[:2])
     for shape in (a, b):
@@ -69,16 +69,16 @@ def _matmul_shape(op: Operation) -> Shape:
 def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Return the cotangents of both factors, summed over leading dimensions that were broadcast."""
     a, b = op.inputs
-    ta, tb = op.attrs["transpose_a"], op.attrs["transpose_b"]
+    transpose_a, transpose_b = op.attrs["transpose_a"], op.attrs["transpose_b"]
     # Each cotangent is made in the layout of its operand, so that no transpose is a step of its own.
-    if ta:
-        to_a = matmul(conj(b), g, transpose_a=tb, transpose_b=True)
+    if transpose_a:
+        to_a = matmul(conj(b), g, transpose_a=transpose_b, transpose_b=True)
     else:
-        to_a = matmul(g, conj(b), transpose_b=not tb)
-    if tb:
-        to_b = matmul(g, conj(a), transpose_a=True, transpose_b=ta)
+        to_a = matmul(g, conj(b), transpose_b=not transpose_b)
+    if transpose_b:
+        to_b = matmul(g, conj(a), transpose_a=True, transpose_b=transpose_a)
     else:
-        to_b = matmul(conj(a), g, transpose_a=not ta)
+        to_b = matmul(conj(a), g, transpose_a=not transpose_a)
     if a.rank == b.rank == 2:
         return [to_a, to_b]
     return [sum_to(to_a, a), sum_to(to_b, b)]
@@ -92,7 +92,7 @@ def _compute_matmul(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: boo
     return xp.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
 
 
-def _matmul_elements(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> int:
+def _estimate_matmul_elements(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> int:
     """Return the work of a product in elements of other operations: about eight multiplications each."""
     columns = b.shape[-2 if transpose_b else -1]
     # Operands may be broadcast over leading dimensions: the larger count is that of the multiplications.
@@ -100,28 +100,36 @@ def _matmul_elements(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> in
 
 
 def _rows_by_columns(a: Any, b: Any) -> Any:
+    """Return a matrix product without `matmul`, for the samples."""
     return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
 
 
 def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Multiply the rows of many matrices by a single matrix; columns are rows of the transposes."""
-    left, right = varying
-    if left == right or any(t.rank != 2 or not t.shape.is_fully_known for t in op.inputs):
+    """Multiply the rows of many matrices by a single matrix: as one product, of all rows at once.
+
+    For varying right factors the rule computes ``b.T @ a.T``, the transposes of the products, whose rows are columns of
+    the right factors.
+    """
+    left_varies, right_varies = varying
+    if left_varies == right_varies or any(t.rank != 2 or not t.shape.is_fully_known for t in op.inputs):
         return None
     transpose_a, transpose_b = op.attrs["transpose_a"], op.attrs["transpose_b"]
-    # For varying right factors the rule computes b^T @ a^T, the transpose of the product.
-    rows, columns = op.outputs[0].shape.as_tuple()[:: 1 if left else -1]
+    rows, columns = op.outputs[0].shape.as_tuple()
     inner = op.inputs[0].shape.as_tuple()[0 if transpose_a else 1]
+    product_shape = [-1, rows, columns] if left_varies else [-1, columns, rows]
+    # Flat rows need the inner dimension last, as in an `a` that is not transposed and in a transposed `b`.
+    is_inner_last = not transpose_a if left_varies else transpose_b
+    # The single matrix is the second factor: `b` as it is, or the transpose of `a`.
+    transpose_matrix = transpose_b if left_varies else not transpose_a
 
     def emit_flat_product(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
-        x, matrix = operands if left else operands[::-1]
-        # Flat rows need the inner dimension last, as in an `a` that is not transposed and in a transposed `b`.
-        if transpose_a if left else not transpose_b:
+        x, matrix = operands if left_varies else operands[::-1]
+        if not is_inner_last:
             x = emit_transpose(builder, x)
         flat = emit_reshape(builder, x, [-1, inner])
-        product = builder.tensor("MatMul", flat, matrix, transpose_b=transpose_b if left else not transpose_a)
-        result = emit_reshape(builder, product, [-1, rows, columns])
-        return [result if left else emit_transpose(builder, result)]
+        product = builder.tensor("MatMul", flat, matrix, transpose_b=transpose_matrix)
+        result = emit_reshape(builder, product, product_shape)
+        return [result if left_varies else emit_transpose(builder, result)]
 
     return emit_flat_product
 
@@ -129,10 +137,10 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
 define(
     "MatMul",
     "a: T, b: T -> product: T",
-    rules=[Batch(_batch_matmul), Elements(_matmul_elements)],
+    rules=[Batch(_batch_matmul), Elements(_estimate_matmul_elements)],
     where={"T": dtypes.NUMERIC},
     attrs={"transpose_a": False, "transpose_b": False},
-    shape=_matmul_shape,
+    shape=_infer_matmul_shape,
     kernel=keep_dtype(_compute_matmul),
     gradient=_matmul_gradient,
     samples=[
@@ -144,17 +152,18 @@ define(
         Sample([_A * (1 + 2j), _B * (2 - 1j)], f64([[-3, 7], [10, -8.75]]) * (4 + 3j)),
         Sample([i32([[1, 2]]), i32([[3], [4]])], i32([[11]])),
         Sample([np.ones((2, 4096), np.float16), np.ones((4096, 1), np.float16)], np.full((2, 1), 4096, np.float16)),
-        Sample([np.ones((1, 512), _BFLOAT16), np.ones((1, 512), _BFLOAT16)], lambda a, b: 512 * a[:, :1], _TURNED),
+        Sample([np.ones((1, 512), _BFLOAT16), np.ones((1, 512), _BFLOAT16)], lambda a, b: 512 * a[:, :1], _TRANSPOSE_B),
     ],
 )
 
 
+# A product added to a total, as one operation: the `accumulate` pass makes it of a product and a sum.
 define(
     "MatMulAdd",
     "a: T, b: T, total: T -> sum: T",
     where={"T": (dtypes.float32, dtypes.float64)},
     attrs={"transpose_a": False, "transpose_b": False},
-    shape=_matmul_shape,
+    shape=_infer_matmul_shape,
     kernel=keep_dtype(lambda xp, a, b, total, **transposed: _compute_matmul(xp, a, b, **transposed) + total),
     gradient=NotDifferentiable("it is made after gradients are"),
     samples=[
@@ -168,8 +177,11 @@ define(
 )
 
 
-_SUM = NotDifferentiable("a pass makes it after gradients are made")
-_MATRICES = (dtypes.float32, dtypes.float64)
+# A sum of products ``a.T @ b`` over the iterations of a loop, such as a gradient of weights: factors are gathered, and
+# multiplied many rows at a time. The `batch` pass replaces the sum, a loop variable, by these operations: Begin before
+# the loop, Add in each iteration, End after the loop.
+_AFTER_GRADIENTS = NotDifferentiable("a pass makes it after gradients are made")
+_BLAS_DTYPES = (dtypes.float32, dtypes.float64)
 
 
 def _begin_sum(xp: Any, total: Any) -> ProductSum:
@@ -186,19 +198,19 @@ def _add_product(xp: Any, total: ProductSum, a: Any, b: Any) -> ProductSum:
 define(
     "ProductSumBegin",
     "total: T -> sum: resource",
-    where={"T": _MATRICES},
+    where={"T": _BLAS_DTYPES},
     shape=lambda op: SCALAR,
     kernel=_begin_sum,
-    gradient=_SUM,
+    gradient=_AFTER_GRADIENTS,
 )
 
 define(
     "ProductSumAdd",
     "sum: resource, a: T, b: T -> sum: resource",
-    where={"T": _MATRICES},
+    where={"T": _BLAS_DTYPES},
     shape=lambda op: SCALAR,
     kernel=_add_product,
-    gradient=_SUM,
+    gradient=_AFTER_GRADIENTS,
     rules=[RunsAs("ADD_PRODUCT")],
 )
 
@@ -208,7 +220,7 @@ define(
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]),
     kernel=lambda xp, total, dtype, shape: total.value(),
-    gradient=_SUM,
+    gradient=_AFTER_GRADIENTS,
 )
 
 
