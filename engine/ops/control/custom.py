@@ -50,7 +50,7 @@ def forward_loops() -> ForwardLoops | None:
 
 
 def within_gradient(function: Callable[..., Any], loops: ForwardLoops) -> Callable[..., Any]:
-    """Return a gradient function which runs with `loops` as its forward loops."""
+    """Return a gradient function during which `forward_loops` returns `loops`."""
 
     @functools.wraps(function)
     def call_with_loops(*cotangents: Any) -> Any:
@@ -70,22 +70,23 @@ def _infer_value_shapes(op: Operation) -> list[Shape]:
 def _call_gradient_function(op: Operation, *cotangents: Any) -> list[Any]:
     """Call the gradient function; the first `num` inputs, the outputs' values, get no gradients."""
     num, function = op.attrs["num"], op.attrs["gradient"]
-    found = _flatten_gradients(
+    gradients = _flatten_gradients(
         call(function, cotangents_of(op, cotangents), f"the gradient function {_function_name(function)}")
     )
-    # One for each argument of the function.
-    if len(found) != len(op.inputs) - num:
+    # The inputs after the first `num` are the arguments of the function.
+    if len(gradients) != len(op.inputs) - num:
         raise GraphError(
             f"the gradient function {_function_name(function)} returns the wrong number of gradients",
             operation=op,
             wanted=f"one for each of the {len(op.inputs) - num} arguments",
-            got=len(found),
+            got=len(gradients),
             hint="return None for an argument without a gradient",
         )
-    return [None] * num + found
+    return [None] * num + gradients
 
 
 def _flatten_gradients(gradients: Any) -> list[Any]:
+    """Return the gradients in a structure that a gradient function returned, as a list."""
     # IndexedSlices are a single gradient, although a structure of tensors.
     parts = None if isinstance(gradients, IndexedSlices) else nest.children(gradients)
     return [gradients] if parts is None else [leaf for _, part in parts for leaf in _flatten_gradients(part)]
@@ -99,6 +100,9 @@ def _select_values(xp: Any, *arrays: Any, dtypes: Sequence[Any], num: int, gradi
     return arrays[:num]
 
 
+# The inputs are the `num` values that the user's function returned, then its arguments; the outputs are the values. So
+# the operation stands between the function's results and their users, and a walk back from them does not enter the
+# function: the gradients of its arguments are those that `gradient` returns.
 define(
     "CustomGradient",
     "inputs: *any -> outputs: *@dtypes",

@@ -15,29 +15,47 @@ from ..support.literals import i32, i64
 from .grouping import largest_of_groups, sum_of_groups
 from .sparse_tensor import SparseTensor, as_sparse, known_rank, sizes_of, sizes_vector
 
+# A function of values, their group numbers, the number of groups and a name, with a result for each group.
 Groups = Callable[[Tensor, Tensor, Tensor, str | None], Tensor]
 
 
 def _remaining_places(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tensor, Tensor]:
-    """Return the places and sizes of a sparse tensor without some axes, or with 0 and size 1 for them."""
+    """Return for each value its index in the reduced tensor, and the sizes of the reduced tensor.
+
+    Parameters
+    ----------
+    axis : int, sequence of int, or None
+        Reduced axes; all when None.
+    keepdims : bool
+        True to keep the reduced axes, with size 1 and index 0.
+    what : str
+        Name of the function, for errors.
+
+    Returns
+    -------
+    places : int64 Tensor of shape [values, reduced rank]
+    sizes : Tensor of shape [reduced rank]
+    """
     rank = known_rank(sp, what)
-    gone = reduced_axes(None if axis is None else static_ints(axis), rank)
+    reduced = reduced_axes(None if axis is None else static_ints(axis), rank)
     sizes = sizes_of(sp, rank)
     if keepdims:
-        mask = constant(i64([[i not in gone for i in range(rank)]]))
+        mask = constant(i64([[i not in reduced for i in range(rank)]]))
         # With 0 along reduced axes, places that differ only there become equal.
-        return sp.indices * mask, sizes_vector([1 if i in gone else size for i, size in enumerate(sizes)])
-    rest = [i for i in range(rank) if i not in gone]
-    return apply("Gather", sp.indices, constant(i32(rest)), axis=1), sizes_vector([sizes[i] for i in rest])
+        return sp.indices * mask, sizes_vector([1 if i in reduced else size for i, size in enumerate(sizes)])
+    remaining = [i for i in range(rank) if i not in reduced]
+    places = apply("Gather", sp.indices, constant(i32(remaining)), axis=1)
+    return places, sizes_vector([sizes[i] for i in remaining])
 
 
 def _reduce_sparse(
-    value: Any, axis: Any, keepdims: bool, groups: Groups, what: str, name: str | None = None
+    value: Any, axis: Any, keepdims: bool, reduce_groups: Groups, what: str, name: str | None = None
 ) -> SparseTensor:
+    """Return the sparse result of reducing the values that share a place of the reduced tensor."""
     sp = as_sparse(value, what)
     places, sizes = _remaining_places(sp, axis, keepdims, what)
-    unique, numbers, count = distinct_rows(places)
-    return SparseTensor(unique, groups(sp.values, numbers, count, name), sizes)
+    distinct_places, group_numbers, count = distinct_rows(places)
+    return SparseTensor(distinct_places, reduce_groups(sp.values, group_numbers, count, name), sizes)
 
 
 @public
@@ -55,7 +73,7 @@ def sparse_reduce_sum(sp_input: Any, axis: Any = None, keepdims: bool = False, n
     Returns
     -------
     Tensor
-        Same dtype, 0 where there are no values.
+        Same dtype, of the shape of `sp_input` without the reduced axes; 0 where there are no values.
 
     Raises
     ------
@@ -89,7 +107,7 @@ def sparse_reduce_sum_sparse(
     Returns
     -------
     SparseTensor
-        With the places where there are values.
+        Same dtype, with an element at each place of the reduced tensor to which values were reduced.
 
     Raises
     ------
@@ -119,8 +137,8 @@ def sparse_reduce_max(sp_input: Any, axis: Any = None, keepdims: bool = False, n
     Returns
     -------
     Tensor
-        Same dtype, 0 where there are no values. Missing elements do not count as 0: the maximum of negative values is
-        negative. Equal largest values share the gradient.
+        Same dtype, of the shape of `sp_input` without the reduced axes; 0 where there are no values. Missing elements
+        do not count as 0: the maximum of negative values is negative. Equal largest values share the gradient.
 
     Raises
     ------
@@ -134,8 +152,8 @@ def sparse_reduce_max(sp_input: Any, axis: Any = None, keepdims: bool = False, n
     >>> tg.function(lambda: tg.sparse_reduce_max(x, axis=1)).sync()
     array([ 6, -7,  0], dtype=int32)
     """
-    found = _reduce_sparse(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max")
-    return apply("ScatterNd", found.indices, found.values, found.dense_shape, name=name)
+    reduced = _reduce_sparse(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max")
+    return apply("ScatterNd", reduced.indices, reduced.values, reduced.dense_shape, name=name)
 
 
 @public
@@ -153,7 +171,7 @@ def sparse_reduce_max_sparse(
     Returns
     -------
     SparseTensor
-        With the places where there are values.
+        Same dtype, with an element at each place of the reduced tensor to which values were reduced.
 
     Raises
     ------
@@ -193,9 +211,10 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
     """
     sp = as_sparse(sp_input, "sparse_softmax")
     rank = known_rank(sp, "sparse_softmax")
-    _, numbers, count = distinct_rows(sp.indices[:, : max(rank - 1, 0)])
+    # A row is a group: the values whose indices differ in the last dimension alone.
+    _, row_numbers, count = distinct_rows(sp.indices[:, : max(rank - 1, 0)])
     # Subtracted against overflow; the largest value cancels, so its gradient is zero.
-    largest = apply("StopGradient", largest_of_groups(sp.values, numbers, count))
-    raised = apply("Exp", sp.values - apply("Gather", largest, numbers))
-    total = sum_of_groups(raised, numbers, count)
-    return sp.with_values(apply("RealDiv", raised, apply("Gather", total, numbers), name=name))
+    largest = apply("StopGradient", largest_of_groups(sp.values, row_numbers, count))
+    exponentials = apply("Exp", sp.values - apply("Gather", largest, row_numbers))
+    total = sum_of_groups(exponentials, row_numbers, count)
+    return sp.with_values(apply("RealDiv", exponentials, apply("Gather", total, row_numbers), name=name))

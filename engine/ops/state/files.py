@@ -30,15 +30,15 @@ Array = np.ndarray[Any, Any]
 
 def content_dtype(dtype: Any) -> DType:
     """Return the requested dtype of a file's content; DtypeError unless uint8 or string."""
-    found = as_dtype(dtype)
-    if found not in (uint8, string):
+    known_dtype = as_dtype(dtype)
+    if known_dtype not in (uint8, string):
         raise DtypeError(
             "a file's content is bytes, or text in UTF-8",
             wanted="uint8 or string",
-            got=found,
+            got=known_dtype,
             hint="read it as uint8, and make numbers of it by a function of yours",
         )
-    return found
+    return known_dtype
 
 
 def content_shape(dtype: DType) -> Shape:
@@ -60,9 +60,13 @@ def as_content(data: bytes | str, dtype: DType) -> Array:
     return np.array(data.decode("utf-8-sig") if isinstance(data, bytes) else data, string.numpy)
 
 
-def _in_thread(
+def _call_in_thread(
     context: KernelContext, function: Callable[..., Any], convert: Callable[[Any], Any], *arguments: Any
 ) -> Any:
+    """Call a function in a thread, or here if the step has no threads; return its converted result, or an AsyncResult.
+
+    Unlike `function`, ``convert(result)`` is called on the event loop.
+    """
     threads = context.step.threads
     if threads is None:
         return convert(function(*arguments))
@@ -70,6 +74,7 @@ def _in_thread(
 
 
 def _adopt_array(context: KernelContext, array: Array) -> Array:
+    """Return an array that was allocated in a thread, charged to the step's memory pool."""
     pool = context.step.contexts.pool
     return array if pool is None else pool.adopt(array)
 
@@ -79,7 +84,7 @@ def _read_content(path: str, dtype: DType) -> Array:
 
 
 def _read_file(xp: Any, context: KernelContext, filename: Any, *, dtype: DType) -> Any:
-    return _in_thread(context, _read_content, partial(_adopt_array, context), str(filename), dtype)
+    return _call_in_thread(context, _read_content, partial(_adopt_array, context), str(filename), dtype)
 
 
 def _write_content(path: str, contents: Any) -> None:
@@ -90,7 +95,7 @@ def _write_content(path: str, contents: Any) -> None:
 
 
 def _write_file(xp: Any, context: KernelContext, filename: Any, contents: Any) -> Any:
-    return _in_thread(context, _write_content, lambda _: None, str(filename), contents)
+    return _call_in_thread(context, _write_content, lambda _: None, str(filename), contents)
 
 
 def _matching_paths(patterns: list[str]) -> list[str]:
@@ -98,24 +103,25 @@ def _matching_paths(patterns: list[str]) -> list[str]:
 
 
 def _compute_matching_files(xp: Any, context: KernelContext, pattern: Any) -> Any:
-    patterns = [str(each) for each in np.asarray(pattern).ravel().tolist()]
-    return _in_thread(
+    patterns = [str(text) for text in np.asarray(pattern).ravel().tolist()]
+    return _call_in_thread(
         context,
         _matching_paths,
-        lambda found: _adopt_array(context, np.array(found, string.numpy).reshape(-1)),
+        lambda paths: _adopt_array(context, np.array(paths, string.numpy).reshape(-1)),
         patterns,
     )
 
 
-def _check_written(op: Operation) -> list[Shape]:
+def _infer_write_shapes(op: Operation) -> list[Shape]:
+    """Return no shapes, after checking the inputs: a path, and content of dtype uint8 or string."""
     content_dtype(op.inputs[1].dtype)
     for tensor, wanted in zip(op.inputs, (SCALAR, content_shape(op.inputs[1].dtype)), strict=True):
-        tensor.shape.merge(wanted)
+        tensor.shape.merge(wanted)  # raises ShapeError for another shape
     return infer_nothing(op)
 
 
-def _read_shape(op: Operation) -> Shape:
-    op.inputs[0].shape.merge(SCALAR)
+def _infer_read_shape(op: Operation) -> Shape:
+    op.inputs[0].shape.merge(SCALAR)  # raises ShapeError for another shape
     return content_shape(op.attrs["dtype"])
 
 
@@ -123,7 +129,7 @@ define(
     "ReadFile",
     "filename: host string -> contents: host @dtype",
     attrs={"dtype": REQUIRED},
-    shape=_read_shape,
+    shape=_infer_read_shape,
     kernel=_read_file,
     gradient=NotDifferentiable("what it gives was read from a file"),
     effects=Effect.READS,
@@ -132,7 +138,7 @@ define(
 define(
     "WriteFile",
     "filename: host string, contents: host any ->",
-    shape=_check_written,
+    shape=_infer_write_shapes,
     kernel=_write_file,
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.SHOWS,
@@ -220,14 +226,15 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
 
     Parameters
     ----------
-    pattern : string Tensor
-        With ``*``, ``?``, ``[...]``, and ``**`` for directories at any depth.
+    pattern : string Tensor of any shape
+        With ``*``, ``?``, ``[...]``, and ``**`` for directories at any depth. A path that matches several patterns is
+        repeated.
     name : str, optional
 
     Returns
     -------
     Tensor
-        Strings of shape [n].
+        Of dtype string and shape [n]; without directories.
 
     Examples
     --------

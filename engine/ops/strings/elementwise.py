@@ -24,7 +24,8 @@ STRINGS = NotDifferentiable("strings have no gradient")
 UNITS = ("BYTE", "UTF8_CHAR")
 # str.strip() by itself would also take Unicode's whitespace.
 _WHITESPACE = " \t\n\v\f\r"
-# str.lower and str.upper change the letters of all scripts, and may change the length: two tables for ASCII.
+# By the attribute `case`. str.lower and str.upper change the letters of all scripts, and may change the length; so
+# there are two tables for ASCII.
 _SMALL, _LARGE = string.ascii_lowercase, string.ascii_uppercase
 _CASES: dict[str, Callable[[str], str]] = {
     "lower": str.lower,
@@ -108,8 +109,9 @@ define(
 
 
 def _apply_case(input: Any, case: str, encoding: str, name: str | None) -> Tensor:
-    prefix = "" if one_of(encoding, ("", "utf-8"), "encoding") else "ascii "
-    return apply("StringCase", input, name=name, case=prefix + case)
+    """Convert all letters to a case, 'lower' or 'upper', for the encoding 'utf-8'; only ASCII letters for ''."""
+    is_ascii = one_of(encoding, ("", "utf-8"), "encoding") == ""
+    return apply("StringCase", input, name=name, case=f"ascii {case}" if is_ascii else case)
 
 
 @public
@@ -120,12 +122,12 @@ def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Ten
     ----------
     input : string Tensor
     encoding : {'', 'utf-8'}
-        By default only ASCII letters change.
+        By default only ASCII letters change; with 'utf-8' letters of all scripts, and a string may become longer.
 
     Returns
     -------
     Tensor
-        Of the same shape.
+        Of dtype string and the same shape.
 
     Raises
     ------
@@ -149,12 +151,12 @@ def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Ten
     ----------
     input : string Tensor
     encoding : {'', 'utf-8'}
-        By default only ASCII letters change.
+        By default only ASCII letters change; with 'utf-8' letters of all scripts, and a string may become longer.
 
     Returns
     -------
     Tensor
-        Of the same shape.
+        Of dtype string and the same shape.
 
     Raises
     ------
@@ -186,7 +188,16 @@ define(
 
 @public
 def string_strip(input: Any, name: str | None = None) -> Tensor:
-    """Strip ASCII whitespace from both ends of each string of `input`.
+    """Strip ASCII whitespace from both ends of each string, elementwise.
+
+    Parameters
+    ----------
+    input : string Tensor
+
+    Returns
+    -------
+    Tensor
+        Of dtype string and the same shape.
 
     Examples
     --------
@@ -200,8 +211,9 @@ def string_strip(input: Any, name: str | None = None) -> Tensor:
 def _compute_substr(xp: Any, x: Any, pos: Any, length: Any, unit: str) -> Any:
     shape = np.broadcast_shapes(x.shape, pos.shape, length.shape)
     texts, starts, lengths = (iterate_elements(np.broadcast_to(a, shape)) for a in (x, pos, length))
-    parts = zip(texts, starts, lengths, strict=True)
-    return make_strings((cut_text(text, start, count, unit == "BYTE") for text, start, count in parts), shape)
+    cuts = zip(texts, starts, lengths, strict=True)
+    substrings = (cut_text(text, start, count, as_bytes=unit == "BYTE") for text, start, count in cuts)
+    return make_strings(substrings, shape)
 
 
 define(
@@ -237,7 +249,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
     Returns
     -------
     Tensor
-        Of the broadcast shape.
+        Of dtype string and the broadcast shape.
 
     Raises
     ------

@@ -11,7 +11,7 @@ import numpy as np
 
 from .interpreter import give_way
 
-_PIECE = 1 << 16  # elements that are added without a break, which take a fraction of a millisecond
+_PIECE = 1 << 16  # elements added without a break for other threads, which takes a fraction of a millisecond
 
 
 def special_function(xp: Any, function: str) -> Any:
@@ -66,18 +66,21 @@ def compute_power(xp: Any, x: Any, y: Any) -> Any:
 
 def shifted_left(xp: Any, x: Any, y: Any) -> Any:
     """Return ``x << y``, 0 where all bits are shifted out: the result of a GPU is undefined there."""
-    inside = _is_within(y)
-    return xp.where(inside, xp.left_shift(x, xp.where(inside, y, xp.zeros((), y.dtype))), xp.zeros((), x.dtype))
+    keeps_bits = _keeps_bits(y)
+    shifted = xp.left_shift(x, xp.where(keeps_bits, y, xp.zeros((), y.dtype)))
+    return xp.where(keeps_bits, shifted, xp.zeros((), x.dtype))
 
 
 def shifted_right(xp: Any, x: Any, y: Any) -> Any:
     """Return ``x >> y``, 0 or -1 where all bits are shifted out: the result of a GPU is undefined there."""
-    inside = _is_within(y)
-    shifted = xp.right_shift(x, xp.where(inside, y, xp.zeros((), y.dtype)))
-    return xp.where(inside, shifted, xp.where(x < 0, ~xp.zeros((), x.dtype), xp.zeros((), x.dtype)))
+    keeps_bits = _keeps_bits(y)
+    shifted = xp.right_shift(x, xp.where(keeps_bits, y, xp.zeros((), y.dtype)))
+    sign_bits = xp.where(x < 0, ~xp.zeros((), x.dtype), xp.zeros((), x.dtype))  # -1 or 0
+    return xp.where(keeps_bits, shifted, sign_bits)
 
 
-def _is_within(y: Any) -> Any:
+def _keeps_bits(y: Any) -> Any:
+    """Return True where a shift by `y` places leaves some of the bits of an integer of the same dtype."""
     return (y >= 0) & (y < 8 * y.dtype.itemsize)
 
 
@@ -91,6 +94,7 @@ def add_at(xp: Any, out: Any, places: Any, updates: Any, function: str = "add") 
     out : array of shape [n, ...]
         Of any numeric dtype.
     places : integer array
+        Indices of rows of `out`.
     updates : array of shape ``places.shape + out.shape[1:]``, or broadcastable to it
         Of the same dtype.
     function : {'add', 'subtract'}
@@ -110,14 +114,15 @@ def add_at(xp: Any, out: Any, places: Any, updates: Any, function: str = "add") 
 def _add_in_pieces(out: Any, places: Any, updates: Any, function: np.ufunc) -> None:
     """Add pieces of rows, and yield to other threads between pieces: `ufunc.at` keeps the interpreter lock."""
     # Elements changed by the indices in one row of `places`.
-    size = math.prod(places.shape[1:]) * math.prod(out.shape[1:])
-    count = max(1, _PIECE // max(1, size))
-    in_rows = np.ndim(updates) == places.ndim + out.ndim - 1 and len(updates) == len(places)
-    for start in range(0, len(places), count):
+    row_size = math.prod(places.shape[1:]) * math.prod(out.shape[1:])
+    rows_per_piece = max(1, _PIECE // max(1, row_size))
+    # Updates that are broadcast along the rows of `places` are not cut.
+    has_all_rows = np.ndim(updates) == places.ndim + out.ndim - 1 and len(updates) == len(places)
+    for start in range(0, len(places), rows_per_piece):
         if start:
             give_way()
-        piece = slice(start, start + count)
-        function.at(out, places[piece], updates[piece] if in_rows else updates)
+        piece = slice(start, start + rows_per_piece)
+        function.at(out, places[piece], updates[piece] if has_all_rows else updates)
 
 
 def _add_integers(xp: Any, out: Any, places: Any, updates: Any, function: str) -> None:

@@ -32,7 +32,7 @@ class Pump:
     is_ending : bool
         True if the task was asked to end.
     is_left : bool
-        True if the queue at the other end was collected: the pump then ends as after its last element.
+        True if the asyncio.Queue at the other end was garbage-collected: the pump then ends without an error.
     moved : int
         Number of elements delivered.
     reason : BaseException or None
@@ -51,7 +51,11 @@ class Pump:
         self.reason: BaseException | None = None
 
     async def run(self, move: Move) -> None:
-        """Run `move` to its end."""
+        """Run `move` to its end: the body of the task.
+
+        The task returns after the last element, or if the other end was collected; it raises the error of `move`, the
+        reason of `abort`, or CancelledError if ended otherwise.
+        """
         try:
             await move(self)
         except QueueGone:
@@ -67,7 +71,7 @@ class Pump:
             _logger.info("%s ends: nobody refers to its asyncio.Queue any longer", self.task.get_name())
 
     def abort(self, reason: BaseException) -> None:
-        """End the task with an error."""
+        """End the task, which then raises `reason`; the first reason counts."""
         if not self.task.done():
             self.reason = self.reason or reason
             self.end()
@@ -155,18 +159,18 @@ def pumps_of(resources: Resources) -> Pumps:
     return resources.get_or_create(_CONTAINER, "all", partial(Pumps, seconds=resources.close_seconds))
 
 
-# ---- what all pumps do
+# ---- moving elements
 
 
-async def put_in(queue: QueueStorage, element: Element, who: str) -> None:
+async def put_in(queue: QueueStorage, element: Element, task_name: str) -> None:
     """Put an element in as soon as the queue has room; a cancelled wait has put nothing."""
-    waiting = queue.put(element, who)
+    waiting = queue.put(element, task_name)
     if waiting is not None:
         await waiting
 
 
-async def element_of(queue: QueueStorage, values: list[Any], who: str) -> Element:
-    """Return an element of a user's values; large values are copied in a thread.
+async def element_of(queue: QueueStorage, values: list[Any], task_name: str) -> Element:
+    """Return an element of a user's values, a value for each component; large values are copied in a thread.
 
     Raises
     ------
@@ -181,13 +185,13 @@ async def element_of(queue: QueueStorage, values: list[Any], who: str) -> Elemen
             f"an element for {queue.spec.what} '{queue.name}' has another dtype",
             wanted=error.wanted,
             got=error.got,
-            operation=who,
+            operation=task_name,
             hint=error.hint,
         ) from error
     if are_copied(arrays, None):
         # A pump belongs to no step, so its copies are in no step's memory.
         arrays = list(await asyncio.to_thread(kept, arrays))
-    return spec.checked(arrays, who)
+    return spec.checked(arrays, task_name)
 
 
 async def move_in(
@@ -197,24 +201,24 @@ async def move_in(
     values_of: Callable[[Any], list[Any]],
 ) -> None:
     """Move elements from an asyncio.Queue to a session's queue; an undelivered item returns to its place."""
-    who = pump.task.get_name()
-    outside = source.open(pump.leave)
+    task_name = pump.task.get_name()
+    asyncio_queue = source.open(pump.leave)
     while True:
-        if outside.empty():
-            del outside  # an empty queue may be collected; a queue with items lives until they are delivered
+        if asyncio_queue.empty():
+            del asyncio_queue  # an empty queue may be collected; a queue with items lives until they are delivered
         try:
-            outside, item = await source.get()
+            asyncio_queue, item = await source.get()
         except SHUT_DOWN:
             return
         try:
-            await put_in(queue, await element_of(queue, values_of(item), who), who)
+            await put_in(queue, await element_of(queue, values_of(item), task_name), task_name)
         except BaseException:  # also of an item that does not fit the queue: its owner can still take it out
-            put_back(outside, item)
-            del outside, item
+            put_back(asyncio_queue, item)
+            del asyncio_queue, item  # the traceback of the error keeps this frame, which would keep the queue
             raise
         pump.moved += 1
         # Not before: `join` of the asyncio.Queue waits for the delivery to the session's queue.
-        outside.task_done()
+        asyncio_queue.task_done()
         del item
 
 
@@ -225,11 +229,11 @@ async def move_out(
     value_of: Callable[[Element], Any],
 ) -> None:
     """Move elements from a session's queue to an asyncio.Queue until the session's queue is closed and empty."""
-    who = pump.task.get_name()
+    task_name = pump.task.get_name()
     target.open(pump.leave)
     while True:
         try:
-            taken = queue.take(who)
+            taken = queue.take(task_name)
             if isinstance(taken, AsyncResult):
                 taken = await taken
         except QueueClosed:
