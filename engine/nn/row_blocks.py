@@ -93,7 +93,8 @@ class RowBlocks:
         if not x.dtype.is_floating:
             return slice_parts(x)
         # The gradient of separate slices would add up whole arrays of zeros; `join_parts` writes each element once.
-        return _with_adjoint(slice_parts, lambda *dys: self.join_parts(list(dys)))(x)
+        parts: list[Tensor] = _with_adjoint(slice_parts, lambda *dys: self.join_parts(list(dys)))(x)
+        return parts
 
     def join_parts(self, parts: list[Tensor]) -> Tensor:
         """Return the tensor, [time, batch, ...], that has the parts of `split_by_loop`, and zeros elsewhere."""

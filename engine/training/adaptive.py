@@ -70,7 +70,7 @@ class AdagradOptimizer(ElementwiseOptimizer):
 class AdadeltaOptimizer(ElementwiseOptimizer):
     """Adadelta (Zeiler, 2012): steps scaled by the running size of earlier steps over that of gradients.
 
-    At each update, with slots "accum" and "accum_update" that begin as 0::
+    At each update, with slots "accum" and "accum_update", initially 0::
 
         accum = rho * accum + (1 - rho) * gradient**2
         step = sqrt(accum_update + epsilon) / sqrt(accum + epsilon) * gradient
@@ -133,7 +133,7 @@ class RMSPropOptimizer(ElementwiseOptimizer):
         step = momentum * step + learning_rate * gradient / sqrt(rms - mg**2 + epsilon)
         variable -= step
 
-    The slots are "rms", a mean of squares that begins as 1, "mg", the mean gradient, and "momentum", the last step. A
+    The slots are "rms", a mean of squares, initially 1, "mg", the mean gradient, and "momentum", the last step. A
     sparse gradient changes only its rows.
 
     Parameters

@@ -104,7 +104,7 @@ class Retention:
                 remove_checkpoint(entry)
 
     def _best_of(self, entries: Iterable[Entry]) -> list[Entry]:
-        """Return the best checkpoints by the metric, without checkpoints that lack the metric."""
+        """Return the best checkpoints by the metric, without checkpoints lacking the metric."""
         if self._best is None:
             return []
         metric, count, mode = self._best

@@ -29,7 +29,7 @@ class Options:
     backoff, longest_backoff : float
         Seconds before the first restart, doubled before each following restart, and the most seconds.
     minimum : int or None
-        Number of replicas that must remain when one fails for good.
+        Number of replicas required to remain after a final failure.
     """
 
     steps: int | None
