@@ -44,7 +44,7 @@ class StepCode(Enum):
     SIGMOID = auto()
     SUM = auto()  # a ufunc's inner loop folds each row, starting from 0
     MEAN = auto()
-    EXTREME = auto()  # the same, starting from the row's first element
+    EXTREME = auto()  # a ufunc's inner loop folds each row, starting from its first element
     SLICE = auto()
     CONCAT = auto()
     BROADCAST = auto()
@@ -135,7 +135,7 @@ def _concat_rows(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
 
 
 def _broadcast_column(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
-    """Return a column, or a scalar, at all of `columns`."""
+    """Return a column, or a scalar, repeated to the width `columns[1]`."""
     (operand,) = operands
     if isinstance(operand, np.generic):  # a scalar of the host, which device libraries do not broadcast
         return xp.full((*batch_dims, columns[1]), operand, dtype=operand.dtype)
@@ -186,7 +186,7 @@ STEPS = {row.name: row for row in _ROWS}
 
 
 def can_be_register(dims: Dims) -> bool:
-    """Return True if a value of static dimensions may be made in a fused operation: known width, not empty."""
+    """Return True if a fused operation may compute a value of static dimensions: of known width, and not empty."""
     return bool(dims) and bool(dims[-1]) and 0 not in dims
 
 

@@ -1,7 +1,8 @@
-"""Sums of products that a loop makes, of which many are multiplied at once.
+"""Sums of matrix products over a loop's iterations, with the factors of many iterations multiplied at once.
 
-The gradient of weights used in a loop is a sum over its iterations, ``total + a.T @ b``. A product of few rows moves as
-much memory as one of many, so the rows of `a` and of `b` are gathered, and multiplied when there are enough of them.
+The gradient of weights used in a loop is a sum over its iterations, ``total + a.T @ b``. A product of few rows reads
+and writes as much memory of the total as a product of many rows. So the rows of `a` and `b` are gathered in two
+buffers, and multiplied when there are enough. Shapes decide when, never timing.
 
 See docs/design/0005-loops-made-fast.md.
 """
@@ -30,47 +31,49 @@ cdef extern from "numpy/arrayobject.h":
 
 cnp.import_array()
 
-cdef double MOVE = 0.2  # nanoseconds that a byte takes, about
+cdef double COPY_COST = 0.2  # nanoseconds for a byte, about
 
 cdef enum:
-    MOST_PARTS = 64
-    FEWEST_ROWS = 64  # that there is room for at first
-    MOST_ROWS = 256  # that are gathered: so many, and what is packed of them, stay in a core's own cache
-    LARGE = 1 << 20  # bytes of a total that does not stay there,
-    MOST_OF_LARGE = 1024  # so that it is read and written again for more rows only
+    MOST_PARTS = 64  # into which the copying of rows may be cut for threads
+    FEWEST_ROWS = 64  # least capacity of a buffer
+    MOST_ROWS = 256  # gathered before a multiplication: they stay in a core's own cache, with their packed copy
+    LARGE = 1 << 20  # bytes of a total that does not stay in the cache as well
+    MOST_OF_LARGE = 1024  # rows gathered for a large total, which every multiplication reads and writes as a whole
 
 
 @cython.auto_pickle(False)
 cdef class ProductSum:
-    """A matrix to which products ``a.T @ b`` are added, at any time before it is looked at.
+    """A matrix plus products ``a.T @ b``, some of which may not have been multiplied yet.
+
+    The value is ``total + a[:rows].T @ b[:rows]`` with the gathered rows `a` and `b`; see the fields in the .pxd file.
 
     Parameters
     ----------
     total : numpy.ndarray
-        A matrix that the sum begins with. It is not changed if anybody else holds it.
+        Initial matrix, shape (m, n), of a floating-point dtype; not changed while it has other references.
     """
 
     def __init__(self, total):
         self.total = total
 
     def add(self, a, b):
-        """Add ``a.T @ b`` at once."""
+        """Add ``a.T @ b`` at once, for `a` of shape (rows, m) and `b` of shape (rows, n)."""
         self.total = self.value() + np.matmul(a.T, b)
         self.owned = False
 
     def replace(self, total):
-        """Let the sum be another matrix, whatever was added."""
+        """Set the sum to a matrix; drop gathered rows."""
         self.total, self.before, self.owned, self.rows = total, None, False, 0
 
     def value(self):
-        """Return the sum."""
+        """Return the sum, after multiplying the gathered rows."""
         if self.rows:
             self.total = self.total + np.matmul(self.a[:self.rows].T, self.b[:self.rows])
             self.owned, self.rows = False, 0
         return self.total
 
     cdef bint fits(self, ArrayObject* a, ArrayObject* b) noexcept:
-        """Say whether two arrays are plain matrices whose product can be added where the total stands."""
+        """Return True if `a` and `b` are matrices whose product fits the total, a plain matrix, in shape and dtype."""
         cdef ArrayObject* total = <ArrayObject*><PyObject*>self.total
         if a == NULL or b == NULL or not is_plain(total) or PyArray_NDIM(total) != 2:
             return False
@@ -78,12 +81,13 @@ cdef class ProductSum:
             return False
         if PyArray_DESCR(a) != PyArray_DESCR(total) or PyArray_DESCR(b) != PyArray_DESCR(total):
             return False
+        # Products are computed with sizes of type int, as in BLAS.
         if max(PyArray_DIM(total, 0), PyArray_DIM(total, 1), PyArray_DIM(a, 0)) > INT_MAX:
             return False
         return PyArray_DIM(a, 1) == PyArray_DIM(total, 0) and PyArray_DIM(b, 1) == PyArray_DIM(total, 1)
 
     cdef int make_room(self, ArrayObject* a, ArrayObject* b, const Type* type) except -1:
-        """Make room for the rows of two matrices behind those that are kept already."""
+        """Ensure that both buffers have room for the rows of `a` and `b` behind the gathered rows."""
         cdef int64_t rows = self.rows + PyArray_DIM(a, 0)
         cdef int64_t most = most_rows(<ArrayObject*><PyObject*>self.total)
         self.a = _with_room(self.a, rows, most, a, type)
@@ -91,19 +95,22 @@ cdef class ProductSum:
         return 0
 
     cdef int gather(self, const Table* table, ArrayObject* a, ArrayObject* b, Work* work) except -1:
-        """Keep the rows of two matrices, for which there is room, or leave that to be done."""
+        """Append the rows of `a` and `b` to the buffers, which have room, or leave the copying in `work` if long."""
         cdef Rows* rows = <Rows*>work.arguments
         _append(&rows.a, self.a, self.rows, a)
         _append(&rows.b, self.b, self.rows, b)
         self.rows += PyArray_DIM(a, 0)
-        if _gathering(a, b) >= table.at_once:
-            leave(work, _copy_rows, _gathering(a, b), MOST_PARTS)
+        if _copy_cost(a, b) >= table.at_once:
+            leave(work, _copy_rows, _copy_cost(a, b), MOST_PARTS)
         else:
             _copy_rows(rows, 0, 1)  # called by name, so that its divisions by the number of parts fold away
         return 0
 
     cdef int own(self, const Table* table) except -1:
-        """See to it that nobody else has the total; until it is added to, it may be still to be copied."""
+        """Ensure that the total may be written to: replace a total with other references by a new matrix.
+
+        The new matrix is uninitialized until the next multiplication, which reads `before`, the old total.
+        """
         if not self.owned and not is_unshared(table, <ArrayObject*><PyObject*>self.total):
             self.before, self.total = self.total, _new_matrix(<ArrayObject*><PyObject*>self.total)
         self.owned = True
@@ -112,7 +119,10 @@ cdef class ProductSum:
     cdef int multiply(
             self, const Table* table, ArrayObject* a, ArrayObject* b, int64_t rows, ArrayObject* more_a,
             ArrayObject* more_b, Work* work) except -1:
-        """Add a product where the total stands, or leave that to be done."""
+        """Add a product to the total in place, or leave the multiplication in `work` if it takes long.
+
+        The factors are the first `rows` rows of `a` and `b`, followed by all rows of `more_a` and `more_b` unless NULL.
+        """
         cdef const void* before = NULL
         self.own(table)
         if self.before is not None:
@@ -123,7 +133,7 @@ cdef class ProductSum:
         return 0
 
     cdef int multiply_gathered(self, const Table* table, ArrayObject* more_a, ArrayObject* more_b, Work* work) except -1:
-        """Add the product of all that was gathered, or leave that to be done."""
+        """Add the product of the gathered rows and of those in `more_a` and `more_b`, as `multiply` does."""
         cdef ArrayObject* a = <ArrayObject*><PyObject*>self.a
         cdef ArrayObject* b = <ArrayObject*><PyObject*>self.b
         self.multiply(table, a, b, self.rows, more_a, more_b, work)
@@ -132,7 +142,7 @@ cdef class ProductSum:
 
 
 cdef object _new_matrix(ArrayObject* like):
-    """Return a matrix of the shape and type of another."""
+    """Return an uninitialized matrix of the shape and dtype of `like`."""
     cdef cnp.npy_intp dims[2]
     dims[0], dims[1] = PyArray_DIM(like, 0), PyArray_DIM(like, 1)
     Py_INCREF(<PyObject*>PyArray_DESCR(like))  # stolen by the new array
@@ -140,7 +150,10 @@ cdef object _new_matrix(ArrayObject* like):
 
 
 cdef object _with_room(object buffer, int64_t rows, int64_t most, ArrayObject* like, const Type* type):
-    """Return a buffer for so many rows with what it holds so far: the one there is, or a new one."""
+    """Return a buffer with room for `rows` rows as wide as those of `like`: `buffer` itself, or a copy with more room.
+
+    A new buffer has room for twice the rows, up to `most`, so that a loop rarely copies its buffers.
+    """
     cdef cnp.npy_intp dims[2]
     cdef ArrayObject* old = <ArrayObject*><PyObject*>buffer
     if buffer is not None and PyArray_DIM(old, 0) >= rows:
@@ -156,29 +169,29 @@ cdef object _with_room(object buffer, int64_t rows, int64_t most, ArrayObject* l
 cdef struct Copy:
     const char* source
     char* target
-    size_t size
+    size_t size  # bytes
 
 
-cdef struct Rows:  # that are gathered
+cdef struct Rows:  # the arguments of _copy_rows: one Copy for each factor
     Copy a
     Copy b
 
 
 cdef inline void _append(Copy* copy, object buffer, int64_t rows, ArrayObject* more) noexcept:
-    """Say what copies rows into a buffer, behind those it has."""
+    """Describe in `copy` how all rows of `more` are copied into `buffer`, behind its first `rows` rows."""
     cdef char* start = <char*>PyArray_DATA(<ArrayObject*><PyObject*>buffer)
     copy.source, copy.target, copy.size = <const char*>PyArray_DATA(more), start, PyArray_NBYTES(more)
     if copy.size:
         copy.target += rows * (PyArray_NBYTES(more) // PyArray_DIM(more, 0))
 
 
-cdef inline double _gathering(ArrayObject* a, ArrayObject* b) noexcept nogil:
-    """Return the nanoseconds that it takes to copy two matrices, about."""
-    return MOVE * (PyArray_NBYTES(a) + PyArray_NBYTES(b))
+cdef inline double _copy_cost(ArrayObject* a, ArrayObject* b) noexcept nogil:
+    """Return the estimated nanoseconds for copying two matrices."""
+    return COPY_COST * (PyArray_NBYTES(a) + PyArray_NBYTES(b))
 
 
 cdef void _copy_rows(const void* arguments, int part, int parts) noexcept nogil:
-    """Copy a part of each matrix."""
+    """Copy part number `part` of `parts` of the bytes of each factor."""
     _copy_part(&(<const Rows*>arguments).a, part, parts)
     _copy_part(&(<const Rows*>arguments).b, part, parts)
 
@@ -189,24 +202,24 @@ cdef inline void _copy_part(const Copy* copy, int part, int parts) noexcept nogi
 
 
 cdef int64_t most_rows(const ArrayObject* total) noexcept nogil:
-    """Return how many rows are gathered at most before they are multiplied, for a total of such a size."""
+    """Return the largest number of rows gathered before they are multiplied, by the size of `total`."""
     return MOST_OF_LARGE if PyArray_NBYTES(total) > LARGE else MOST_ROWS
 
 
 cdef bint is_tiny(const ArrayObject* a, const ArrayObject* b) noexcept nogil:
-    """Say whether a product is multiplied about as fast as its rows are copied, so that none is gathered."""
+    """Return True if a product is so small that multiplying it takes no longer than copying its rows."""
     return <int64_t>PyArray_DIM(a, 0) * PyArray_DIM(a, 1) * PyArray_DIM(b, 1) <= TINY
 
 
 cdef ProductSum sum_in(Value value):
-    """Return the sum that a value holds, or None."""
+    """Return the ProductSum in a value, or None."""
     found = <object><PyObject*>value.bits if value.form == OBJECT else None
     return found if isinstance(found, ProductSum) else None
 
 
 cdef int _begin(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Begin a sum with a matrix."""
+    """Make a ProductSum of a matrix."""
     if inputs[0].form != OBJECT:
         return 0
     cdef ProductSum sum = ProductSum.__new__(ProductSum)
@@ -217,7 +230,10 @@ cdef int _begin(
 
 cdef int _add(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Add a product, sooner or later."""
+    """Add a product to a ProductSum: multiply now, or gather the rows for a later multiplication.
+
+    The gathered rows are multiplied as soon as one more product of this size would make them more than `most`.
+    """
     cdef ArrayObject* a = plain_in(inputs[1])
     cdef ArrayObject* b = plain_in(inputs[2])
     cdef ProductSum sum = sum_in(inputs[0])
@@ -227,13 +243,16 @@ cdef int _add(
         return 0
     hold(live, outputs, inputs[0])
     most = most_rows(<ArrayObject*><PyObject*>sum.total)
+    # Nothing is gathered where the second product would not fit beside the first.
     if sum.rows == 0 and (2 * PyArray_DIM(a, 0) > most or is_tiny(a, b)):
         sum.multiply(table, a, b, PyArray_DIM(a, 0), NULL, NULL, work)
         return 1
-    enough = sum.rows + 2 * PyArray_DIM(a, 0) > most
+    enough = sum.rows + 2 * PyArray_DIM(a, 0) > most  # no room for another product after this one
     if enough:
-        sum.own(table)  # first, since it may be refused: rows are gathered once
-    if enough and sum.rows and _gathering(a, b) >= table.at_once:
+        # Before rows are gathered: its allocation may be refused, and then the whole kernel is called again later.
+        sum.own(table)
+    # Copying many rows would be work for threads too, and Work has place for one: multiply them where they are.
+    if enough and sum.rows and _copy_cost(a, b) >= table.at_once:
         sum.multiply_gathered(table, a, b, work)
         return 1
     sum.make_room(a, b, input_type(table, node, 1))
@@ -245,7 +264,7 @@ cdef int _add(
 
 cdef int _end(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Give the sum."""
+    """Return the sum as an array, after multiplying the gathered rows."""
     cdef ProductSum sum = sum_in(inputs[0])
     if sum is None:
         return 0
@@ -256,7 +275,7 @@ cdef int _end(
 
 
 cdef Native _find_product_sum(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the C kernel of an operation on sums of products."""
+    """Return the C kernel of ProductSumBegin, ProductSumAdd or ProductSumEnd."""
     if type == "ProductSumBegin":
         return _begin
     return _add if type == "ProductSumAdd" else _end

@@ -1,7 +1,11 @@
-"""Bytes counted in and out: in all, against the limit, and on the accounts of the iterations that made them.
+"""Counts of the bytes in use: of a store, of the budget with the limit, and of the iterations that allocated them.
 
-An account *reserves* what its iteration should still need. The sum of that is `Budget.reserved`: an iteration may begin
-only where its need fits beside what is in use and what is reserved for others. See docs/design/0011-memory-limits.md.
+Each iteration of a loop has an account. An account *reserves* the bytes that its iteration is still expected to take;
+`Budget.reserved` is the sum over open accounts. An iteration begins only if its expected bytes fit under the limit
+beside the bytes in use and the bytes reserved for others. See docs/design/0011-memory-limits.md.
+
+A kernel called in another thread than the event loop's has an Allowance: a limit and an account of its own, found by
+the thread's identity. All functions here are called with the GIL held, which guards the counts and lists.
 """
 
 from libc.stdint cimport int64_t
@@ -15,7 +19,7 @@ cdef extern from "<pthread.h>" nogil:
 
 
 cdef inline Allowance* elsewhere(Store* store) noexcept nogil:
-    """Return what the kernel may take that this thread calls, NULL on the thread of the loop."""
+    """Return the allowance of the kernel that this thread runs; NULL on the event loop's thread."""
     cdef Allowance* each = store.elsewhere
     while each != NULL and not pthread_equal(each.thread, pthread_self()):
         each = each.next
@@ -23,12 +27,13 @@ cdef inline Allowance* elsewhere(Store* store) noexcept nogil:
 
 
 cdef inline void enter_allowance(Store* store, Allowance* allowance) noexcept nogil:
-    """Let what this thread allocates count on an allowance."""
+    """Count what this thread allocates on `allowance` until leave_allowance; the caller owns the struct."""
     allowance.thread, allowance.next, allowance.refusals, allowance.held = pthread_self(), store.elsewhere, 0, 0
     store.elsewhere = allowance
 
 
 cdef inline void leave_allowance(Store* store, Allowance* allowance) noexcept nogil:
+    """Unlink an allowance from the list of its store."""
     cdef Allowance** place = &store.elsewhere
     while place[0] != allowance:
         place = &place[0].next
@@ -36,11 +41,12 @@ cdef inline void leave_allowance(Store* store, Allowance* allowance) noexcept no
 
 
 cdef inline bint refuses(Store* store, int64_t size) noexcept nogil:
-    """Say whether so many bytes more would pass the limit, and remember it if so."""
+    """Return True if `size` more bytes would pass the limit; record the refusal for the error and for retries."""
     cdef Allowance* allowance = elsewhere(store)
     if allowance != NULL:
         return _refuses_elsewhere(store, allowance, size)
-    if size <= store.current_limit - store.budget.live:  # negative where external arrays take it beyond the limit
+    # A difference, as a sum may overflow; negative if adopted arrays, never refused, have passed the limit.
+    if size <= store.current_limit - store.budget.live:
         return False
     store.refused = size
     store.short = store.live + size
@@ -58,7 +64,7 @@ cdef inline bint _refuses_elsewhere(Store* store, Allowance* allowance, int64_t 
 
 
 cdef inline void charge(Store* store, int64_t size) noexcept nogil:
-    """Count bytes in."""
+    """Count `size` bytes as in use, by the store and its budget."""
     store.live += size
     if store.live > store.peak:
         store.peak = store.live
@@ -68,19 +74,22 @@ cdef inline void charge(Store* store, int64_t size) noexcept nogil:
 
 
 cdef inline void discharge(Store* store, int64_t size) noexcept nogil:
-    """Count bytes out."""
+    """Count `size` bytes as freed, by the store and its budget."""
     store.live -= size
     store.budget.live -= size
-    store.budget.given += 1
+    store.budget.given += 1  # tells parked instances that another attempt may succeed
 
 
 cdef inline int64_t reserved_by(const Account* account) noexcept nogil:
-    """Return the bytes that an account should still need."""
+    """Return the bytes that the iteration of an account is still expected to take."""
     return 0 if account.closed else max(0, account.expected - account.live)
 
 
 cdef inline Account* open_account(Store* store, Account* parent, int64_t expected) noexcept nogil:
-    """Begin to count what an iteration takes; NULL if there is no memory to."""
+    """Return a new account for an iteration, within `parent` or NULL, expected to take `expected` bytes.
+
+    NULL if the account itself cannot be allocated.
+    """
     cdef Account* account = <Account*>calloc(1, sizeof(Account))
     if account != NULL:
         account.parent = parent
@@ -92,7 +101,7 @@ cdef inline Account* open_account(Store* store, Account* parent, int64_t expecte
 
 
 cdef inline void release_account(Account* account) noexcept nogil:
-    """Free an account that nothing refers to any more, and those around it that only it referred to."""
+    """Free a closed account without references, and then each parent without further references."""
     cdef Account* parent
     while account != NULL and account.closed and account.references == 0:
         parent = account.parent
@@ -103,7 +112,7 @@ cdef inline void release_account(Account* account) noexcept nogil:
 
 
 cdef inline void close_account(Store* store, Account* account) noexcept nogil:
-    """Reserve nothing more for an iteration; what it made and is still in use counts on around it."""
+    """End the reservation of an iteration. Its blocks still in use count on, on its account and the parents."""
     store.budget.reserved -= reserved_by(account)
     store.budget.given += 1
     account.closed = True
@@ -111,9 +120,9 @@ cdef inline void close_account(Store* store, Account* account) noexcept nogil:
 
 
 cdef inline void charge_account(Store* store, Account* account, int64_t size) noexcept nogil:
-    """Count bytes in, or out, of an account and those around it."""
+    """Add `size` bytes, negative for freed ones, to an account and all its parents."""
     while account != NULL:
-        # What an account has in use is taken from what is reserved for it, so that no byte counts twice.
+        # Bytes in use reduce the account's reservation, so that no byte counts twice against the limit.
         store.budget.reserved -= reserved_by(account)
         account.live += size
         account.peak = max(account.peak, account.live)
@@ -122,7 +131,7 @@ cdef inline void charge_account(Store* store, Account* account, int64_t size) no
 
 
 cdef inline void enter_block(Store* store, Block* block) noexcept nogil:
-    """Count a block on the account of who allocates now."""
+    """Count a new block on the account of the allocating thread: its allowance's, or the loop thread's present one."""
     cdef Allowance* allowance = elsewhere(store)
     block.account = store.account if allowance == NULL else allowance.account
     if allowance != NULL:
@@ -133,7 +142,7 @@ cdef inline void enter_block(Store* store, Block* block) noexcept nogil:
 
 
 cdef inline void uncharge(Store* store, Block* block) noexcept nogil:
-    """Count a block no longer."""
+    """Stop counting a block, on the account on which it was counted."""
     cdef Account* account = block.account
     cdef Allowance* allowance = elsewhere(store)
     if allowance != NULL:

@@ -1,6 +1,9 @@
-"""What memory the steps of a run see, and where the addresses stand.
+"""Accesses of a run's steps to memory, and the variables that hold the addresses.
 
-Where it is known of all steps that see some memory where the address stands, they can be had see other memory instead.
+A Sight is the access of a step to a range of memory. If the variable with the address is known for every access to a
+range, all these steps can be redirected to other memory by writing another address there: see in_place.pyx and
+exchanging.pyx. An access whose address stands in an unknown variable must stay where it is, as must whatever overlaps
+its memory; in doubt an access counts as a write.
 """
 
 from libc.stdint cimport uint64_t
@@ -28,12 +31,15 @@ from tagloom.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW, transfer_in
 import_array()
 
 cdef enum:
-    MOST_SEEN = 128  # by a step
-    WIDEST_ELEMENT = 16  # bytes
+    MOST_SEEN = 128  # accesses of a work; one with more counts as a work that does not describe its accesses
+    WIDEST_ELEMENT = 16  # bytes, of complex128
 
 
 cdef bint copies_row(const Step* step, int transfer) noexcept nogil:
-    """Say whether a step copies a long row from, or to, where it lies."""
+    """Return True if a step copies a long row of a series or TensorArray, or for FROM_ROW a long part of an array.
+
+    Rows up to `most_value_bytes` are values of compiled code, which has no use for their address.
+    """
     if step.in_place or step.count <= most_value_bytes:
         return False
     if step.code == CALL:
@@ -42,7 +48,7 @@ cdef bint copies_row(const Step* step, int transfer) noexcept nogil:
 
 
 cdef int _see(Sights* sights, int step, int operand, Seen seen) except -1:
-    """Note that a step sees some memory."""
+    """Append an access of a step, or of the run itself for -1; `operand` is the operand with the address, or -1."""
     cdef Sight* grown
     if seen.address == NULL or seen.size == 0:
         return 0
@@ -65,7 +71,7 @@ cdef inline Seen _all_of(char* address, size_t size, bint writes) noexcept:
 
 
 cdef int see_all(Run run, Sights* sights) except -1:
-    """Note what memory which steps see, and the run itself when it is over."""
+    """Note the accesses of all steps, and those of the run itself to its outputs, which its end reads and moves."""
     cdef Register* register
     cdef ArrayObject* array
     cdef int i
@@ -80,7 +86,7 @@ cdef int see_all(Run run, Sights* sights) except -1:
 
 
 cdef int _see_step(Run run, int i, Sights* sights) except -1:
-    """Note what memory a step sees."""
+    """Note the accesses of a step. Steps that go elsewhere are left out: they read elements, which never move."""
     cdef const Step* step = &run.steps[i]
     if step.code == WORK or step.code == WORK_TO:
         _see_work(run, i, sights)
@@ -89,15 +95,19 @@ cdef int _see_step(Run run, int i, Sights* sights) except -1:
     elif step.code == COPY or step.code == COPY_8:
         _see(sights, i, 0, _all_of(step.operands[0], step.count, True))
         _see(sights, i, 1, _all_of(step.operands[1], step.count, False))
-    elif step.code == ADD_ROWS or PUSH_ROW <= step.code <= CALL:
+    elif PUSH_ROW <= step.code <= CALL:  # the codes between are READ_ROW and ADD_ROWS
         _see_row(run, i, sights)
-    elif step.code < GO or step.code > GO_TO:
+    elif not GO <= step.code <= GO_TO:  # ADD_ONE and the guards; END has no operand
         _see(sights, i, 0, _all_of(step.operands[0], max(sizeof(uint64_t), step.count * step.strides[0]), True))
     return 0
 
 
 cdef int _see_row(Run run, int i, Sights* sights) except -1:
-    """Note what a step sees that copies rows: what it copies is looked for when it is its turn."""
+    """Note the accesses of a step that copies rows, or calls a function.
+
+    The place of the row itself is found when the step runs, so there is no access to note. The strides of such a step
+    are the sizes of its operands in bytes. The operands of an unknown function have to stay where they are.
+    """
     cdef const Step* step = &run.steps[i]
     cdef bint is_known = step.code != CALL or copies_row(step, FROM_ROW) or copies_row(step, TO_ROW)
     is_known = is_known and (step.code != ADD_ROWS or are_gathered(step))
@@ -110,7 +120,7 @@ cdef int _see_row(Run run, int i, Sights* sights) except -1:
 
 
 cdef int _see_loop(Run run, int i, Sights* sights) except -1:
-    """Note what an inner loop sees; the last operand is the result."""
+    """Note the accesses of an inner loop to its operands; the last one is the result. Strides may be negative."""
     cdef const Step* step = &run.steps[i]
     cdef npy_intp first, last
     cdef int count = MOST_OPERANDS
@@ -125,16 +135,20 @@ cdef int _see_loop(Run run, int i, Sights* sights) except -1:
 
 
 cdef inline size_t _element(const Step* step, int k) noexcept:
-    """Return the bytes of an element of an operand; where nobody knows, those between two, or many."""
+    """Return an upper bound of the bytes of an operand's element, from the distance between two elements."""
     return min(abs(step.strides[k]), <npy_intp>WIDEST_ELEMENT) if step.strides[k] else WIDEST_ELEMENT
 
 
 cdef int _see_work(Run run, int i, Sights* sights) except -1:
-    """Note what a work sees, if it is one that says so; all memory of the others' arrays is noted where they are kept."""
+    """Note the accesses of a work.
+
+    Products, fused operations, concatenations and reductions describe their accesses. For another work every array
+    among its inputs and outputs was noted in `run.opaque` when it was recorded, and has to stay where it is.
+    """
     cdef Seen seen[MOST_SEEN]
     cdef Compute compute = run.steps[i].compute
     cdef uint64_t* arguments = shared_in(&compute, run.steps[i].arguments)
-    cdef int count = seen_by_product(compute, arguments, seen)
+    cdef int count = seen_by_product(compute, arguments, seen)  # -1: another work, or too many accesses
     cdef int k
     if count < 0:
         count = seen_by_fused(compute, arguments, seen, MOST_SEEN)
@@ -148,14 +162,15 @@ cdef int _see_work(Run run, int i, Sights* sights) except -1:
         _see(sights, i, -1, seen[k])
     if is_small(product_in(compute, arguments)):
         _see_small_product(run, i, <const Product*>arguments, sights)
-    for low, high, step in run.opaque if count < 0 else ():
-        if step == i:
-            _see(sights, i, -1, _all_of(<char*><uint64_t>low, <uint64_t>high - <uint64_t>low, True))
+    if count < 0:
+        for low, high, step in run.opaque:
+            if step == i:
+                _see(sights, i, -1, _all_of(<char*><uint64_t>low, <uint64_t>high - <uint64_t>low, True))
     return 0
 
 
 cdef int _see_small_product(Run run, int i, const Product* p, Sights* sights) except -1:
-    """Note what is multiplied in line, at addresses that compiled code looks up once."""
+    """Note the matrices of a small product, which have to stay: compiled code reads their addresses only once."""
     cdef size_t size = type_of(run, run.program.instructions[run.steps[i].instruction].inputs[1]).itemsize
     _see(sights, i, -1, _all_of(<char*>p.a.data, size * p.rows * p.inner, False))
     _see(sights, i, -1, _all_of(<char*>p.b.data, size * p.inner * p.columns, False))
@@ -165,24 +180,27 @@ cdef int _see_small_product(Run run, int i, const Product* p, Sights* sights) ex
 
 
 cdef bint is_made_before(Run run, int i, const Sights* sights, char* low, size_t size) noexcept:
-    """Say whether some memory is computed by one step, just before step `i`, and seen by nobody behind that.
+    """Return True if one step computes all bytes of some memory for step `i`, so that both can use other memory.
 
-    All who see it can see other memory instead.
+    That is so if this step, the maker, is the only writer; every access can be redirected, and is between the maker and
+    step `i`; and whenever the maker runs, the steps up to `i` follow.
     """
     cdef char* high = low + size
     cdef const Sight* sight
-    cdef size_t made = 0
+    cdef size_t made = 0  # bytes that the maker writes
     cdef int maker = -1
-    cdef int first = i
+    cdef int first_reader = i
     cdef int k
     for k in range(sights.count):
         sight = &sights.all[k]
         if not is_seen(sight, low, high):
             continue
-        if not is_movable(sight, low, high) or sight.step > i or sight.writes and maker not in (-1, sight.step):
+        if not is_movable(sight, low, high) or sight.step > i:
             return False
+        if sight.writes and maker not in (-1, sight.step):
+            return False  # a second writer
         if sight.writes:
             maker, made = sight.step, made + sight.count
         else:
-            first = min(first, sight.step)
-    return made == size and 0 <= maker < first and are_straight(run, maker, i)
+            first_reader = min(first_reader, sight.step)
+    return made == size and 0 <= maker < first_reader and are_straight(run, maker, i)

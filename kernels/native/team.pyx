@@ -1,10 +1,11 @@
-"""Long works of a run, done by several threads at once.
+"""Long works of a run, computed by several threads together.
 
-A slice of a run is work in several parts. The first walks over the steps, the others are helpers: they look for parts of
-the work that the first is at. Nobody waits for a helper that did not come: a part that none has taken is done by the
-first thread itself, and a helper that finds nothing for a while, or sees that other work waits, leaves.
+The step machine runs a slice of a run as work in several parts, each in a thread. The thread of part 0 walks over the
+steps; the other threads are helpers, which compute parts of the work that the first thread has reached. That thread
+takes parts as well, so it never waits for a helper that did not come. A helper leaves when it has found no part for a
+while, or when other work waits for its thread.
 
-Works are cut only where no bit of the results depends on that.
+A work is cut into parts only if every bit of its results is independent of the number of parts.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -37,31 +38,31 @@ cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
 cdef enum:
-    PATIENCE = 1000000  # nanoseconds that a helper looks for something to do
-    SHARES = 2  # parts for each thread of a long work, so that one that comes late finds some
-    MANY = 16  # parts for each thread that a long work could be cut into
-    LOOKS = 1000  # before whoever wants the core goes first
+    PATIENCE = 1000000  # nanoseconds for which a helper without a part looks for one
+    SHARES = 2  # parts for each thread of a long work, so that a late helper still finds some
+    MANY = 16  # a work is long if it could be cut into as many parts for each thread
+    LOOKS = 1000  # looks at `done` between two yields of the core, which a helper in the middle of its part may need
 
-cdef enum:  # arguments of a work that is shared
-    TEAM
-    COMPUTE
-    ARGUMENTS
-    PARTS
-    NUM_GIVEN  # here; what the work says comes behind
+cdef enum:  # the arguments of _do_shared, by index
+    TEAM  # pointer to the Team
+    COMPUTE  # function of the work
+    ARGUMENTS  # pointer to the work's own arguments
+    PARTS  # most parts of the work
+    NUM_GIVEN  # number of these; only RESULT and DECLINED, written by _do_shared, are used behind them
 
-# Of the arguments of a work that is shared: their size, that of what is given, and where the function lies, in bytes.
+# For compiled code, in bytes: size of all arguments of _do_shared, size of the first NUM_GIVEN, offset of COMPUTE.
 SHARED_LAYOUT = (sizeof(uint64_t) * MOST_ARGUMENTS, sizeof(uint64_t) * NUM_GIVEN, sizeof(uint64_t) * COMPUTE)
 
 
 cdef Compute share(Team* team, Compute compute, uint64_t* arguments, int parts, uint64_t* shared) noexcept nogil:
-    """Describe in `shared` a work that a team shares; return the function that does it."""
+    """Write to `shared` the arguments of a work that a team shares; return the function to call with them."""
     shared[TEAM], shared[COMPUTE] = <uint64_t>team, <uint64_t>compute
     shared[ARGUMENTS], shared[PARTS] = <uint64_t>arguments, parts
     return _do_shared
 
 
 cdef uint64_t* shared_in(Compute* compute, uint64_t* arguments) noexcept nogil:
-    """Return the arguments of a work, and which it is, as they are where nobody shares it."""
+    """Return a work's own arguments, and set `compute` to its own function, whether a team shares the work or not."""
     if compute[0] == _do_shared:
         compute[0] = <Compute>arguments[COMPUTE]
         return <uint64_t*>arguments[ARGUMENTS]
@@ -69,7 +70,7 @@ cdef uint64_t* shared_in(Compute* compute, uint64_t* arguments) noexcept nogil:
 
 
 cdef bint is_shared(Compute compute) noexcept nogil:
-    """Say whether a work is shared."""
+    """Return True if `compute` is that of a work shared by a team."""
     return compute == _do_shared
 
 
@@ -81,7 +82,10 @@ cdef void _do_shared(const void* shared, int part, int parts) noexcept nogil:
 
 
 cdef void do_together(Team* team, Compute compute, const void* arguments, int most_parts) noexcept nogil:
-    """Do a work, with the help of those who are there: what is short in as few parts as keep all of them busy."""
+    """Compute a work together with the helpers present; return when all parts are done.
+
+    A long work has SHARES parts for each thread; a short one has one part for each thread, since parts have a cost.
+    """
     cdef int64_t parts = min(team.threads * (SHARES if most_parts >= MANY * team.threads else 1), most_parts)
     cdef int looks = 0
     if team.threads <= 1 or parts == 1:
@@ -89,6 +93,7 @@ cdef void do_together(Team* team, Compute compute, const void* arguments, int mo
         return
     team.compute, team.arguments = compute, arguments
     tagloom_set(&team.done, 0)
+    # Last, because helpers that see the new job read the fields set above. Bits: number of the work, parts, next part.
     tagloom_set(&team.job, ((team.job >> 32) + 1 & 0x7FFFFFFF) << 32 | parts << 16)
     while _do_part(team):
         pass
@@ -101,25 +106,27 @@ cdef void do_together(Team* team, Compute compute, const void* arguments, int mo
 
 
 cdef bint _do_part(Team* team) noexcept nogil:
-    """Take a part of the work, if one is left, and do it."""
+    """Take and compute the next part of the job; return False if no part is left."""
     cdef int64_t job = tagloom_read(&team.job)
     cdef int64_t part = job & 0xFFFF
     cdef int64_t parts = job >> 16 & 0xFFFF
     if part >= parts:
         return False
-    if tagloom_replace(&team.job, job, job + 1):  # no other work comes before this part is done
+    # Unless another thread has taken the part meanwhile, or the job has ended: its number would differ. The fields of
+    # the team then stay as they are until this part is done, because the first thread waits for it.
+    if tagloom_replace(&team.job, job, job + 1):
         team.compute(team.arguments, <int>part, <int>parts)
         tagloom_add(&team.done, 1)
     return True
 
 
 cdef bint is_set(void** place) noexcept nogil:
-    """Say whether something other than 0 is at a place where another thread may write it."""
+    """Return True if a word that another thread may write, such as a pointer to waiting work, is not 0."""
     return tagloom_read(<const int64_t*>place) != 0
 
 
 cdef void help_team(Team* team, void** queue) noexcept nogil:
-    """Do parts until there are none for a while, the slice is over, or other work waits in the queue."""
+    """Compute parts until there is none for PATIENCE, the slice is over, or other work waits in `queue`."""
     cdef int64_t end = nanoseconds() + PATIENCE
     while not tagloom_read(&team.over) and (queue == NULL or not is_set(queue)):
         if _do_part(team):
@@ -132,11 +139,11 @@ cdef void help_team(Team* team, void** queue) noexcept nogil:
 
 
 cdef void open_team(Team* team, int threads) noexcept nogil:
-    """Begin a slice."""
+    """Begin a slice in `threads` threads, if all come; the caller has reset `over` before any helper may run."""
     team.threads, team.left = threads, 0
 
 
 cdef void close_team(Team* team) noexcept nogil:
-    """End a slice, and let the helpers go."""
+    """End a slice and dismiss the helpers."""
     team.threads = 1
     tagloom_set(&team.over, 1)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def _shape_from(array: np.ndarray[Any, Any]) -> Shape:
+    """Return the shape in an array of sizes."""
     return tuple(map(int, array.reshape(-1)))
 
 
@@ -23,14 +24,14 @@ def _shape_from(array: np.ndarray[Any, Any]) -> Shape:
 def _emit_shape(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
     """Compute the result while the kernel is written."""
     (value,) = values
-    found = {"Shape": value.shape, "Size": value.size, "Rank": len(value.shape)}[computation.type]
-    w.values[each.outputs[0]] = w.add_constant(np.asarray(found, w.dtype_of(each.outputs[0])))
+    result = {"Shape": value.shape, "Size": value.size, "Rank": len(value.shape)}[computation.type]
+    w.values[each.outputs[0]] = w.add_constant(np.asarray(result, w.dtype_of(each.outputs[0])))
 
 
 @emits_operations("Reshape", shapes=(1,))
 def _emit_reshape(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
     sizes = _shape_from(w.known_value(each.inputs[1]))
-    # NumPy resolves -1 and checks the sizes
+    # NumPy resolves -1 and checks the sizes, on a single element seen as an array of the shape
     shape = np.broadcast_to(np.int8(0), values[0].shape).reshape(sizes).shape
     w.alias(each.outputs[0], values[0], shape)
 
@@ -39,8 +40,8 @@ def _emit_reshape(w: Writer, computation: Computation, values: Sequence[Value], 
 def _emit_dimensions_of_one(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
     axis = computation.attrs["axis"]
     like = np.broadcast_to(np.int8(0), values[0].shape)
-    made = np.expand_dims(like, axis) if computation.type == "ExpandDims" else np.squeeze(like, axis)
-    w.alias(each.outputs[0], values[0], made.shape)
+    reshaped = np.expand_dims(like, axis) if computation.type == "ExpandDims" else np.squeeze(like, axis)
+    w.alias(each.outputs[0], values[0], reshaped.shape)
 
 
 @emits_operations("Transpose")
@@ -69,11 +70,12 @@ def _emit_unreduce(w: Writer, computation: Computation, values: Sequence[Value],
     """Repeat the elements of a reduction's result along the reduced axes."""
     shape, y = _shape_from(w.known_value(each.inputs[1])), values[0]
     axis = computation.attrs["axis"]
-    gone = {a % len(shape) for a in range(len(shape))} if axis is None else {a % len(shape) for a in axis}
-    kept = Value(y.dtype, tuple(1 if a in gone else d for a, d in enumerate(shape)), y.code, y.memory)
-    if kept.size != y.size:
+    reduced = set(range(len(shape))) if axis is None else {a % len(shape) for a in axis}
+    # the reduction may have dropped its axes: as with keepdims they have size 1
+    unreduced = Value(y.dtype, tuple(1 if a in reduced else d for a, d in enumerate(shape)), y.code, y.memory)
+    if unreduced.size != y.size:
         raise NotWritten(f"{computation.name} repeats what has another shape")
-    w.copy_elements(each.outputs[0], y, broadcast(kept, shape))
+    w.copy_elements(each.outputs[0], y, broadcast(unreduced, shape))
 
 
 @emits_operations("Concat")
@@ -85,7 +87,7 @@ def _emit_concat(w: Writer, computation: Computation, values: Sequence[Value], e
         raise NotWritten(f"{computation.name} joins what does not go together")
     made = w.make(each.outputs[0], (*before, sum(v.shape[axis] for v in values), *after))
     strides, start = row_strides(made.shape), 0
-    # element i of a value is another element of the result, of another thread
+    # element i of a value is another element of the result, perhaps computed by another thread
     w.note_access(made, each_own=False, written=True)
     for value in values:
         w.note_access(value)
@@ -108,7 +110,7 @@ def _emit_split_by_sizes(w: Writer, computation: Computation, values: Sequence[V
 
 
 def _copy_parts(w: Writer, computation: Computation, x: Value, sizes: Sequence[int], each: Instruction) -> None:
-    """Copy parts of some sizes along an axis."""
+    """Copy adjacent parts of `x` along the axis, of the given sizes, to the outputs."""
     axis = computation.attrs["axis"] % len(x.shape)
     if sum(sizes) != x.shape[axis] or min(sizes) < 0:
         raise NotWritten(f"{computation.name} cuts {x.shape[axis]} into {list(sizes)}")
@@ -121,7 +123,11 @@ def _copy_parts(w: Writer, computation: Computation, x: Value, sizes: Sequence[i
 
 @emits_operations("StridedSlice")
 def _emit_strided_slice(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
-    """Copy a part; indices may be computed, bounds of slices are known."""
+    """Copy the elements of a basic index. Indices may be computed by the program, bounds of slices must be known.
+
+    `spec` has an integer, slice, Ellipsis or None for each part of the index; parts and bounds that are inputs of the
+    operation take the next of `values[1:]`, in order.
+    """
     x, bounds = values[0], iter(values[1:])
     strides = iter(zip(x.shape, row_strides(x.shape), strict=True))
     shape, steps, offset = [], [], []
@@ -132,8 +138,8 @@ def _emit_strided_slice(w: Writer, computation: Computation, values: Sequence[Va
             continue
         size, stride = next(strides)
         if isinstance(part, slice):
-            found = (_known_bound(bound, bounds) for bound in (part.start, part.stop, part.step))
-            start, stop, step = slice(*found).indices(size)
+            known = (_known_bound(bound, bounds) for bound in (part.start, part.stop, part.step))
+            start, stop, step = slice(*known).indices(size)
             shape.append(len(range(start, stop, step)))
             steps.append(step * stride)
             offset.append(str(start * stride))
@@ -144,7 +150,8 @@ def _emit_strided_slice(w: Writer, computation: Computation, values: Sequence[Va
 
 
 def _expand_ellipsis(spec: Sequence[Any], rank: int) -> Iterator[Any]:
-    """Yield the treatment of each dimension, with the ellipsis expanded, and None for new dimensions."""
+    """Yield the integer or slice for each of `rank` dimensions, and None for each new dimension."""
+    # without an ellipsis, all dimensions that are not named are taken whole at the end
     parts = list(spec) if any(part is Ellipsis for part in spec) else [*spec, Ellipsis]
     used = sum(part is not None and part is not Ellipsis for part in parts)
     for part in parts:
@@ -152,7 +159,7 @@ def _expand_ellipsis(spec: Sequence[Any], rank: int) -> Iterator[Any]:
 
 
 def _known_bound(bound: object, bounds: Iterator[Value]) -> int | None:
-    """Return a bound of a slice."""
+    """Return a bound of a slice: itself, or the known value of the next input; NotWritten if that is unknown."""
     if bound is None or isinstance(bound, int):
         return bound
     known = next(bounds).known
@@ -162,7 +169,7 @@ def _known_bound(bound: object, bounds: Iterator[Value]) -> int | None:
 
 
 def _write_index_offset(w: Writer, part: object, bounds: Iterator[Value], size: int, stride: int) -> str:
-    """Return C of the offset of an index."""
+    """Return C of the offset, in elements, of an index along a dimension of a size and stride."""
     if isinstance(part, (int, np.integer)):
         if not -size <= part < size:
             raise NotWritten("an index is out of range")
@@ -189,6 +196,7 @@ def _emit_gather(w: Writer, computation: Computation, values: Sequence[Value], e
         w.fail_if(f"{indices.code} < 0 || {indices.code} >= {size}")
         w.add_line(f"{made.code} = {x.code}[{indices.code}];")
         return
+    # element i of the result, (outer, number of an index, inner), is element (outer, index, inner) of x
     number = indices.at(f"i / {inner} % {indices.size}")
     row = f"(i / {inner * indices.size} * {size}LL + index) * {inner} + i % {inner}"
     # all threads must reach the next barrier: a bad index reads element 0, and the run gives up later

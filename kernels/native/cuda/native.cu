@@ -1,19 +1,25 @@
-// Native programs: one block of threads runs a loop. All threads have the elements of no dimensions, and so go the same
-// way; arrays they share. A launch ends when the program does, when it gives up, wants more room or has run for long; in
-// memory it leaves the elements, and the block of instructions to go on with.
+// Definitions for kernels of native programs, compiled in front of a kernel written by the modules in this folder.
+//
+// One block of threads runs a whole loop. Each thread has its own copy of every value without dimensions, an "element",
+// so all threads take the same branches; the threads share the arrays. A launch ends when the program ends or gives up,
+// when a series or TensorArray has no room for a row, or when the launch has run for its budget. It then stores the
+// elements, and the block of instructions to go on with, in `state` for the next launch.
 
+// How a launch ended: to be launched again, done, to be run by the step machine instead, or waiting for more room.
 enum { SUSPENDED, ENDED, GAVE_UP, NO_ROOM };
 
-// The thread's own elements of an array.
+// Loop over the elements of an array that this thread computes.
 #define EACH(i, count) for (int i = threadIdx.x; i < (count); i += blockDim.x)
 
-// Elements that `by` threads compute together each. Where there are no more, the last is computed again, so that all meet.
+// Loop over the elements that this thread computes together with `by - 1` neighbours. All threads do the same number
+// of iterations, as required by shuffles and barriers inside: those without an element left repeat the last one.
 #define EACH_BY(by, i, count) \
     for (int first = 0, i; \
          i = first + int(threadIdx.x / (by)) < (count) ? first + int(threadIdx.x / (by)) : (count) - 1, first < (count); \
          first += int(blockDim.x / (by)))
 
-// Rows of fused operations: LANES is defined in front of each function.
+// Rows of fused operations, each computed by LANES threads, ROWS rows at a time. prelude.cu defines these for launches
+// of several blocks; here every generated function comes after a definition of its LANES.
 #undef LANE
 #undef LANES
 #undef ROW
@@ -22,9 +28,10 @@ enum { SUSPENDED, ENDED, GAVE_UP, NO_ROOM };
 #define ROW (threadIdx.x / LANES)
 #define ROWS (blockDim.x / LANES)
 
+// End the launch with a status, to go on at block `at` of instructions.
 #define LEAVE(how, at) { status = how; pc = at; goto leave; }
 
-// Integers wrap.
+// Signed integers wrap around as in NumPy, where overflow is undefined in C: so they are computed as unsigned integers.
 template <class X> struct Wrapping { typedef X type; };
 template <> struct Wrapping<signed char> { typedef unsigned type; };
 template <> struct Wrapping<short> { typedef unsigned type; };
@@ -52,7 +59,8 @@ template <class X> __device__ inline X times(X a, X b)
 template <class X> __device__ inline X negated(X x) { return minus(X(0), x); }
 template <class X> __device__ inline X magnitude(X x) { return x < X(0) ? negated(x) : x; }
 
-// Divisions of integers round down; where the divisor is 0 nobody looks at the result.
+// Integer division rounds towards minus infinity, as in Python. The caller checks for a divisor of 0, and discards the
+// result. The smallest integer divided by -1 overflows, so -1 is a case of its own for signed types.
 template <class X> __device__ inline X floor_divide(X a, X b)
 {
     if (b == X(0))
@@ -70,6 +78,8 @@ template <class X> __device__ inline X floor_modulo(X a, X b)
     return rest != 0 && (rest < X(0)) != (b < X(0)) ? X(rest + b) : rest;
 }
 
+// Remainder and floor division of floating-point numbers, step by step as in NumPy: the remainder has the sign of the
+// divisor, even if it is 0, and the quotient is computed from an exact multiple of the divisor.
 template <class X> __device__ inline X real_modulo(X a, X b)
 {
     X rest = fmod(a, b);
@@ -94,18 +104,21 @@ template <class X> __device__ inline X real_floor_divide(X a, X b)
     return quotient - down > X(0.5) ? down + 1 : down;
 }
 
+// Operators that join two elements in a reduction.
 struct Both { template <class X> static __device__ inline X of(X a, X b) { return a && b; } };
 struct Either { template <class X> static __device__ inline X of(X a, X b) { return a || b; } };
 struct Sum { template <class X> static __device__ inline X of(X a, X b) { return plus(a, b); } };
 
-// Products of matrices. Each element is the sum of its products in their order, floats by FMA.
+// Products of matrices. The terms of an element are added one after the other, from the first, floats by FMA, so the
+// result does not depend on the number of threads.
 template <class X> __device__ inline X add_product(X a, X b, X total) { return plus(total, times(a, b)); }
 __device__ inline float add_product(float a, float b, float total) { return fma(a, b, total); }
 __device__ inline double add_product(double a, double b, double total) { return fma(a, b, total); }
 
+// Four elements that are loaded by one instruction of up to 16 bytes.
 template <class X> struct alignas(4 * sizeof(X) < 16 ? 4 * sizeof(X) : 16) Four { X each[4]; };
 
-// The next four factors of an element, at once where they lie so.
+// The next four factors of a result's element, with a distance of INNER elements; by one load if AT_ONCE.
 template <int INNER, bool AT_ONCE, class X> __device__ inline Four<X> next_four(const X* from)
 {
     if (AT_ONCE)
@@ -113,7 +126,14 @@ template <int INNER, bool AT_ONCE, class X> __device__ inline Four<X> next_four(
     return {{from[0], from[INNER], from[2 * INNER], from[3 * INNER]}};
 }
 
-// A thread does up to four of its own elements together: those that lie below each other read their column once.
+// Multiply matrices, with `end(total, i)` as element i of the result.
+//
+// The result has COUNT elements in rows of COLUMNS, each a sum of TERMS products. Distances in elements: A_ALONG between
+// rows of `a`, A_INNER between the terms of a row; B_ALONG between columns of `b`, B_INNER between the terms of a
+// column. The kernel has THREADS threads.
+//
+// A thread computes up to four of its elements together, which are THREADS apart. If COLUMNS divides THREADS, they are
+// in one column, whose factors are then loaded once for all four.
 template <int COUNT, int COLUMNS, int TERMS, int A_ALONG, int A_INNER, int B_ALONG, int B_INNER, bool A_AT_ONCE,
           bool B_AT_ONCE, class X, class End>
 __device__ inline void multiply_as_they_lie(const X* a, const X* b, X* made, End end)
@@ -124,6 +144,7 @@ __device__ inline void multiply_as_they_lie(const X* a, const X* b, X* made, End
         const X *left[TOGETHER], *right[TOGETHER];
         X total[TOGETHER];
         for (int g = 0; g < TOGETHER; g++) {
+            // A group may reach beyond the last element: it computes its first element again, and stores nothing.
             int i = first + g * THREADS < COUNT ? first + g * THREADS : first;
             left[g] = a + i / COLUMNS * A_ALONG;
             right[g] = b + i % COLUMNS * B_ALONG;
@@ -149,7 +170,10 @@ __device__ inline void multiply_as_they_lie(const X* a, const X* b, X* made, End
     }
 }
 
-// How rows and columns lie says whether four factors may be read at once; where they begin has to be known.
+// Multiply matrices as multiply_as_they_lie does, with loads of four factors at once if both addresses allow them.
+//
+// The strides, known to the compiler, decide whether every group of four is adjacent and aligned relative to the first
+// element of the matrix; the address of that element is known only when the kernel runs.
 template <int COUNT, int COLUMNS, int TERMS, int A_ALONG, int A_INNER, int B_ALONG, int B_INNER, class X, class End>
 __device__ inline void multiply(const X* a, const X* b, X* made, End end)
 {

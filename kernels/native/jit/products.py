@@ -9,7 +9,7 @@ from .listed import Product
 from .memory import Memory
 from .types import Value, element_type, lanes_of, vector_of, zero_of
 
-LANES = 16  # most sums computed at once, unless a row has more
+LANES = 16  # most elements of the result in one vector; a longer row is still a single vector
 
 
 class SmallProduct:
@@ -18,12 +18,13 @@ class SmallProduct:
     Parameters
     ----------
     to : Memory
-        Destination of the code.
+        Writer of the function's code.
     i : int
         Number of the multiplying step.
     product : Product
+        Its matrices have numbers in `factors`: 0 and 1 for the factors `a` and `b`, 2 for the result, 3 for a total.
     written : set of int
-        The values written by steps.
+        Numbers of the values that some step writes; other values stay constant.
     """
 
     def __init__(self, to: Memory, i: int, product: Product, written: AbstractSet[int]) -> None:
@@ -38,37 +39,39 @@ class SmallProduct:
         product = self.product
         rows, columns, inner = product.rows, product.columns, product.inner
         left, right = self._load_matrix(0, rows * inner), self._load_matrix(1, inner * columns)
+        # added to: a total of its own, or what the result's memory holds
         total = self._load_matrix(3 if product.copies else 2, rows * columns) if product.adds else None
         # small products fill a single vector, larger ones a vector per row
-        together = rows if rows * columns <= LANES else 1
-        made = []
-        for first in range(0, rows, together):
-            places = [(r, c) for r in range(first, first + together) for c in range(columns)]
+        rows_together = rows if rows * columns <= LANES else 1
+        parts = []
+        for first in range(0, rows, rows_together):
+            places = [(r, c) for r in range(first, first + rows_together) for c in range(columns)]
             if total is None:
                 type_ = vector_of(self.type, len(places))
                 begin = Value(zero_of(type_), type_)
             else:
                 begin = self.to.pick(total, [r * columns + c for r, c in places])
-            made.append(self._write_sums(places, left, right, begin))
-        self._store_result(self.to.join(made))
+            parts.append(self._write_sums(places, left, right, begin))
+        self._store_result(self.to.join(parts))
 
     def _write_sums(self, places: Sequence[tuple[int, int]], left: Value, right: Value, sums: Value) -> Value:
-        """Return sums of products at some rows and columns, each a chain of additions to an initial sum."""
+        """Return the elements at some (row, column) places: initial sums, to which terms are added in order."""
         to, product = self.to, self.product
         for k in range(product.inner):
-            x = [k * product.rows + r if product.transposed_a else r * product.inner + k for r, _ in places]
-            y = [c * product.inner + k if product.transposed_b else k * product.columns + c for _, c in places]
-            one, other = self._pick_elements(0, left, x), self._pick_elements(1, right, y)
+            a_lanes = [k * product.rows + r if product.transposed_a else r * product.inner + k for r, _ in places]
+            b_lanes = [c * product.inner + k if product.transposed_b else k * product.columns + c for _, c in places]
+            a, b = self._pick_elements(0, left, a_lanes), self._pick_elements(1, right, b_lanes)
             if product.is_fused:
-                sums = to.call_intrinsic(sums.type, "fma", one, other, sums)
+                sums = to.call_intrinsic(sums.type, "fma", a, b, sums)
             else:
-                term = to.let(sums.type, f"fmul {one}, {other.name}")
+                term = to.let(sums.type, f"fmul {a}, {b.name}")
                 sums = to.let(sums.type, f"fadd {sums}, {term.name}")
         return sums
 
     def _pick_elements(self, k: int, matrix: Value, lanes: Sequence[int]) -> Value:
-        """Return elements of a factor; elements of a constant factor are picked once, before the loop."""
+        """Return elements of factor `k`, a loaded matrix; those of a constant factor are picked once, in front."""
         number = self.product.factors[k]
+        # a factor is constant if the function holds its value and no step writes to it
         if number not in self.to.values or number in self.written:
             return self.to.pick(matrix, lanes)
         key = "lanes", self.i, k, " ".join(map(str, lanes))
@@ -78,13 +81,14 @@ class SmallProduct:
         return self.to.known[key]
 
     def _load_matrix(self, k: int, count: int) -> Value:
-        """Return all elements of a matrix."""
+        """Return all `count` elements of matrix `k`, from the function's own value or from memory."""
         held, type_ = self.to.values.get(self.product.factors[k]), vector_of(self.type, count)
         if held is None:
             return self.to.load(self.to.factor_address(self.i, k), self.type, 0, count)
         return self.to.convert(self.to.let(held.type, f"load {held.type}, ptr {held.name}"), type_, held.in_cell)
 
     def _store_result(self, result: Value) -> None:
+        """Store the result, of all elements, in the function's own value or in memory."""
         held = self.to.values.get(self.product.factors[2])
         if held is not None:
             self.to.add_line(f"store {self.to.convert(result, held.type, held.in_cell)}, ptr {held.name}")

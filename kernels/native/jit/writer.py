@@ -15,7 +15,7 @@ class Writer:
     ----------
     lines : list of str
     early : list of str
-        Instructions before all others.
+        Instructions before those in `lines`, executed once.
     intrinsics : set of str
         Declarations of the called intrinsic functions.
     """
@@ -24,21 +24,24 @@ class Writer:
         self.lines: list[str] = []
         self.early: list[str] = []
         self.intrinsics: set[str] = set()
-        self.count: int = 0  # names in use
+        self.count: int = 0  # values and labels made, which have numbers in their names
 
     def add_line(self, line: str) -> None:
         """Write an instruction."""
         self.lines.append("  " + line)
 
     def let(self, type_: str, text: str) -> Value:
-        """Write an instruction with a result."""
+        """Write an instruction with a result of a type; return the result."""
         self.count += 1
         name = f"%v{self.count}"
         self.add_line(f"{name} = {text}")
         return Value(name, type_)
 
     def call_intrinsic(self, type_: str, name: str, *values: Value, more: str = "") -> Value:
-        """Call an intrinsic function of vectors or elements of a type."""
+        """Call an intrinsic function with a result of a type; return the result.
+
+        `more` is the text of a further argument of type i1, with a comma before it.
+        """
         ending = intrinsic_suffix(type_)
         arguments = ", ".join(map(str, values)) + more
         declared = ", ".join([v.type for v in values] + ["i1"] * bool(more))
@@ -47,7 +50,7 @@ class Writer:
 
     @contextmanager
     def up_front(self) -> Iterator[None]:
-        """Write to the start of the function."""
+        """Write the instructions of the block to the start of the function."""
         lines, self.lines = self.lines, self.early
         yield
         self.lines = lines
@@ -65,32 +68,32 @@ class Writer:
         return array
 
     def new_label(self, name: str) -> str:
-        """Return a new name of a block."""
+        """Return the name of a new basic block."""
         self.count += 1
         return f"{name}{self.count}"
 
     def to_bits(self, value: Value) -> Value:
-        """Return an element as the eight bytes of a cell."""
+        """Return an element as an i64, as in a cell: the memory of a value without dimensions."""
         if is_float(value.type):
             bits = f"i{8 * size_of(value.type)}"
             value = self.let(bits, f"bitcast {value} to {bits}")
         return value if value.type == "i64" else self.let("i64", f"zext {value} to i64")
 
     def from_bits(self, value: Value, type_: str) -> Value:
-        """Return the element in the eight bytes of a cell."""
+        """Return the element of a type in an i64 from a cell; the inverse of `to_bits`."""
         bits = f"i{8 * size_of(type_)}"
         if bits != "i64":
             value = self.let(bits, f"trunc {value} to {bits}")
         return value if bits == type_ else self.let(type_, f"bitcast {value} to {type_}")
 
     def load(self, pointer: Value, type_: str, at: int, lanes: int) -> Value:
-        """Load adjacent elements."""
+        """Load `lanes` adjacent elements, from element `at` on."""
         place = self.let("ptr", f"getelementptr {type_}, {pointer}, i64 {at}")
         vector = vector_of(type_, lanes)
         return self.let(vector, f"load {vector}, {place}, align {size_of(type_)}")
 
     def store(self, pointer: Value, value: Value, at: int) -> None:
-        """Store adjacent elements."""
+        """Store an element, or a vector of adjacent elements, from element `at` on."""
         element = element_of(value.type)
         place = self.let("ptr", f"getelementptr {element}, {pointer}, i64 {at}")
         self.add_line(f"store {value}, {place}, align {size_of(element)}")
@@ -105,7 +108,7 @@ class Writer:
 
     def pick(self, value: Value, lanes: Sequence[int]) -> Value:
         """Return some lanes of a vector; a single lane as an element."""
-        if "x" not in value.type:
+        if "x" not in value.type:  # no vector, whose type is such as <4 x float>
             return self.splat(value, len(lanes))
         if len(lanes) == 1:
             return self.let(element_of(value.type), f"extractelement {value}, i64 {lanes[0]}")
@@ -114,11 +117,11 @@ class Writer:
         return self.let(vector_of(element_of(value.type), len(lanes)), text)
 
     def join(self, values: Sequence[Value]) -> Value:
-        """Return the elements of vectors of equal type as a single vector."""
+        """Return the lanes of vectors, or elements, of equal type as a single vector."""
         whole, lanes = values[0], lanes_of(values[0].type)
         for number, value in enumerate(values[1:], 1):
-            count, element = number * lanes, element_of(value.type)
-            if lanes == 1:
+            count, element = number * lanes, element_of(value.type)  # lanes in `whole` so far
+            if lanes == 1:  # elements: the first one becomes a vector with room for all
                 whole = whole if number > 1 else self._widen(whole, len(values))
                 whole = self.let(whole.type, f"insertelement {whole}, {value}, i64 {number}")
                 continue
@@ -130,6 +133,6 @@ class Writer:
         return whole
 
     def _widen(self, value: Value, lanes: int) -> Value:
-        """Return a vector with an element as its first lane."""
+        """Return a vector with an element as its first lane; the others are undefined."""
         vector = vector_of(value.type, lanes)
         return self.let(vector, f"insertelement {vector} poison, {value}, i64 0")
