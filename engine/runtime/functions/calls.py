@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from ...base.errors import DtypeError
 from ...ir.tensor import Tensor
 
+# Special methods that need the result, without underscores; those of `_BINARY` have a reflected form too.
 _BINARY = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and xor or"
 _OTHERS = (
     "lt le gt ge neg pos abs invert iter len getitem setitem contains int float complex index round "
@@ -89,6 +90,7 @@ class Call(Coroutine[Any, Any, V_co]):
         return repr(self)
 
     def __eq__(self, other: object) -> bool:
+        # asyncio.gather keeps coroutines in a dict, which compares them; a comparison with a value is a user's mistake.
         if isinstance(other, Coroutine):
             return self is other
         self._refuse_use("compared with ==")
@@ -146,6 +148,8 @@ def is_unbegun(coroutine: Any) -> bool:
 
 
 def _make_refusal(name: str) -> Callable[..., NoReturn]:
+    """Return a special method that raises the error of a call that was not awaited."""
+
     def refuse(self: Call[Any], *_: Any, **__: Any) -> NoReturn:
         self._refuse_use(f"used by {name}")
 
@@ -153,15 +157,15 @@ def _make_refusal(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-for _each in f"{_BINARY} {_OTHERS}".split():
-    setattr(Call, f"__{_each}__", _make_refusal(f"__{_each}__"))
-for _each in _BINARY.split():
-    setattr(Call, f"__r{_each}__", _make_refusal(f"__r{_each}__"))
+for _method in f"{_BINARY} {_OTHERS}".split():
+    setattr(Call, f"__{_method}__", _make_refusal(f"__{_method}__"))
+for _method in _BINARY.split():
+    setattr(Call, f"__r{_method}__", _make_refusal(f"__r{_method}__"))
 
 
 if TYPE_CHECKING:
     # A call returns tensors where a graph is built (in another function, or with tensors as arguments), and elsewhere a
-    # coroutine of arrays. No static type of an argument decides which, so these types are both.
+    # coroutine of arrays. No static type of an argument decides which, so each of these types allows both uses.
 
     class TensorCall(Tensor, Call[V_co]):
         """Call of a function returning a tensor."""

@@ -31,10 +31,9 @@ from .concrete import ConcreteFunction
 from .sessions import FunctionState, default_session, state_of
 
 _logger = logging.getLogger("tagloom")
-_MANY = 8  # traces of a function; beyond, the log warns at counts of a power of two plus one
+_MANY = 8  # traces of a function; beyond, every doubling is logged as a warning: traces 9, 17, 33, ...
 _common = Graph()  # shared by functions made while no graph is open, so they may call each other
 MOST_TRACES = 128  # traces kept by a function; each takes some 200 KB with its compiled step
-
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -99,12 +98,12 @@ class Function(Generic[P, V_co, C_co]):
         self._session = session
         self._scope = FunctionScope(self._name)
         self.traces: int = 0
-        self._most_traces = _checked_most(max_traces)
+        self._most_traces = _checked_max_traces(max_traces)
         self._blocking = blocking
         self._concrete: OrderedDict[Any, ConcreteFunction] = OrderedDict()  # the most recently used trace last
         self._tracing: UnderWay[ConcreteFunction] = UnderWay()
-        self._described: dict[str, str] = {}  # the arguments of the newest trace
-        self._state: FunctionState = state_of(self.graph)  # shared weakly: each function keeps the state alive
+        self._newest_arguments: dict[str, str] = {}  # descriptions of the newest trace's arguments, for the log
+        self._state: FunctionState = state_of(self.graph)  # shared by the graph's functions, which keep it alive
 
     def __repr__(self) -> str:
         return f"<Function {self._name}: {self.traces} traces>"
@@ -170,7 +169,7 @@ class Function(Generic[P, V_co, C_co]):
         return result
 
     async def step(self, *args: P.args, **kwargs: P.kwargs) -> Step[V_co]:
-        """Return the compiled step for arguments like these.
+        """Return the compiled step for arguments with the dtypes, shapes and static values of these.
 
         The step belongs to the session of calls, in which the trace's variables are initialized.
 
@@ -240,7 +239,7 @@ class Function(Generic[P, V_co, C_co]):
         return await running
 
     async def _run_in(self, session: Session, arguments: Arguments) -> Any:
-        """Run the trace for arguments in a session; repeats the test of `_keep_variables`, sparing its context."""
+        """Run the trace for arguments in a session; for speed with the test of `_keep_variables` repeated."""
         concrete = self._concrete.get(arguments.key)
         if concrete is None:
             concrete = await self._await_trace(arguments)
@@ -256,7 +255,7 @@ class Function(Generic[P, V_co, C_co]):
         return await running
 
     def _keep_variables(self, session: Session, concrete: ConcreteFunction) -> AbstractContextManager[None]:
-        """Keep the variables of a trace in a session as long as a call lasts."""
+        """Return a context that keeps a trace's variables in a default session for a call; other sessions need none."""
         if self._session is not None or not concrete.kept:
             return nullcontext()
         return self._state.used(session, concrete.kept, self._name)
@@ -337,7 +336,7 @@ class Function(Generic[P, V_co, C_co]):
         self, concrete: ConcreteFunction, arguments: Arguments, watch: Watch, timeout: float | None
     ) -> Any:
         """Run a trace with a watch, and end the watch's buffer, so its reader ends too."""
-        buffer = watch.buffer
+        buffer = watch.buffer  # needed after `watch` is deleted
         try:
             session = await self._own_session()
             with self._keep_variables(session, concrete):
@@ -428,6 +427,7 @@ class Function(Generic[P, V_co, C_co]):
         concrete = self._concrete.get(arguments.key)
         if concrete is None:
             source, loop = user_source(), asyncio.get_running_loop()
+            # By loop too: the entry of a call is removed on the loop that began it, which may have been closed.
             tracing = self._tracing.begin((loop, arguments.key), partial(self._ensure_trace, arguments), lambda _: None)
             try:
                 concrete = await asyncio.shield(asyncio.wrap_future(tracing))
@@ -477,13 +477,13 @@ class Function(Generic[P, V_co, C_co]):
         else:
             number = self.traces + 1
             level = logging.WARNING if number > _MANY and (number - 1).bit_count() == 1 else logging.DEBUG
-            text = "; ".join(describe_changes(self._described, described))
+            text = "; ".join(describe_changes(self._newest_arguments, described))
             hint = ": sizes that change are None in input_signature" if level == logging.WARNING else ""
             _logger.log(level, "%s is traced again, for the %d. time: %s%s", self._name, number, text, hint)
-        self._described = described
+        self._newest_arguments = described
 
 
-def _checked_most(max_traces: int) -> int:
+def _checked_max_traces(max_traces: int) -> int:
     if isinstance(max_traces, bool) or not isinstance(max_traces, int) or max_traces < 1:
         raise GraphError("not a number of traces", wanted="an integer of 1 or more", got=repr(max_traces), hint="128")
     return max_traces

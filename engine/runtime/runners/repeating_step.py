@@ -71,7 +71,7 @@ class Restarts:
     most : float
         Largest number of restarts.
     first, longest : float
-        Seconds before the first restart, doubled from each restart to the next, and their upper bound.
+        Seconds before the first restart, which double from one restart to the next, and their upper bound.
     """
 
     most: float
@@ -185,10 +185,10 @@ class Runner:
         self._restarts = 0
         self._clock = clock
         self._seconds = 0.0
-        self._fed: list[Any] = []  # the feeds of the next step, if they are drawn
-        self._is_given = False  # the drawn feeds were passed to a step that has not succeeded
+        self._drawn_feeds: list[Any] = []  # one element: the feeds drawn for the next step; else empty
+        self._is_fed = False  # these feeds were passed to a step that has not succeeded
         self._is_stepping = False  # from the first draw to the last step: `cancel` may interrupt the task
-        self._is_cancelled = False  # by `cancel` or `abandon`, and not by the program
+        self._is_cancelled = False  # by `cancel` or `abandon`; False if only the program cancelled the task
         self._stopped = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -244,7 +244,7 @@ class Runner:
             await self._repeat_steps()
             self.state = "ended"
         except asyncio.CancelledError as error:
-            self._heed_cancellation(error)
+            self._handle_cancellation(error)
         except Exception as error:
             self._note_failure(error)
             optional = self._policy.optional
@@ -254,8 +254,8 @@ class Runner:
         if self._policy.on_end is not None and not self.abandoned:
             await await_result(self._policy.on_end(self))
 
-    def _heed_cancellation(self, error: asyncio.CancelledError) -> None:
-        """Raise a cancellation of the group or the program again; raise an error if the step itself raised it."""
+    def _handle_cancellation(self, error: asyncio.CancelledError) -> None:
+        """Re-raise a cancellation by the group or the program; raise a TagloomError if a step raised CancelledError."""
         task = asyncio.current_task()
         assert task is not None
         # Nobody cancelled the task: the CancelledError came out of a function of the step.
@@ -272,64 +272,64 @@ class Runner:
         """Run steps until there are no more, with restarts after errors and pauses between begins."""
         self._is_stepping = True
         try:
-            while await self._goes_on():
+            while await self._draw_for_next_step():
                 begin = self._clock.now()
                 try:
                     if not await self._step_once():
                         return
                 except Exception as error:
-                    await self._before_restart(error)
+                    await self._wait_for_restart(error)
                 else:
                     if self._policy.every is not None and self.steps < self._times:
                         await self._pause_until(begin + self._policy.every)
         finally:
             self._is_stepping = False
-            self._give_back()
+            self._return_feeds()
 
-    async def _goes_on(self) -> bool:
-        """Draw the feeds of the next step; return False if there is no next step.
+    async def _draw_for_next_step(self) -> bool:
+        """Draw the feeds of the next step, unless already drawn; return False if there is no next step.
 
-        Feeds drawn for a failed step are fed again before the runner obeys a stop.
+        Feeds drawn for a failed step are fed again before the runner obeys a stop, so that no element is lost.
         """
         if self.steps >= self._times or (self._stopped.is_set() and not self._has_drawn):
             return False
-        if not self._fed and not await self._has_feeds():
+        if not self._drawn_feeds and not await self._draw_feeds():
             return False
         return self._policy.until is None or not self._policy.until()
 
     @property
     def _has_drawn(self) -> bool:
         """True if elements of an iterable were drawn and not fed; a mapping is fed to any number of steps."""
-        return bool(self._fed) and isinstance(self._feeds, DrawnFeeds | AwaitedFeeds)
+        return bool(self._drawn_feeds) and isinstance(self._feeds, DrawnFeeds | AwaitedFeeds)
 
     async def _step_once(self) -> bool:
         """Run a step; return False if a queue of the step is closed. A QueueClosed of `on_step` is an error."""
-        begin, self._is_given = self._clock.now(), True
+        begin, self._is_fed = self._clock.now(), True
         try:
-            self.values = await self._step(self._fed[0])
+            self.values = await self._step(self._drawn_feeds[0])
         except QueueClosed:
             return False
         finally:
             self._seconds += self._clock.now() - begin
-        self._fed.clear()
-        self._is_given = False
+        self._drawn_feeds.clear()
+        self._is_fed = False
         self.steps += 1
         if self._policy.on_step is not None:
             await await_result(self._policy.on_step(self.values))
         return True
 
-    async def _has_feeds(self) -> bool:
+    async def _draw_feeds(self) -> bool:
         """Draw the feeds of the next step; return False if there are none."""
         try:
             if isinstance(self._feeds, Iterator):
-                self._fed.append(next(self._feeds))
+                self._drawn_feeds.append(next(self._feeds))
             else:
-                self._fed += await self._unless_stopped(_next_feeds(self._feeds)) or []
+                self._drawn_feeds += await self._unless_stopped(_next_feeds(self._feeds)) or []
         except StopIteration:
             return False
-        return bool(self._fed)
+        return bool(self._drawn_feeds)
 
-    async def _before_restart(self, error: Exception) -> None:
+    async def _wait_for_restart(self, error: Exception) -> None:
         """Wait before another attempt; raise the error if no restart is left, or a restart would fail again."""
         if self._restarts >= self._policy.restarts.most or isinstance(error, _NEVER_AGAIN):
             raise error
@@ -341,7 +341,11 @@ class Runner:
         self.state = "running"
 
     async def _pause_until(self, when: float) -> None:
-        """Wait until a time or a request to stop; a request made before the call does not shorten the wait."""
+        """Wait until a time or a request to stop.
+
+        A request made before the call does not shorten the wait: after an error the runner feeds drawn elements again,
+        in spite of a stop, and must not do so at once.
+        """
         if when <= self._clock.now():
             await asyncio.sleep(0)  # other tasks get a turn even if the runner is late
         elif self._stopped.is_set():
@@ -366,14 +370,14 @@ class Runner:
             return None
         return _result_of(done, "an async iterable of feeds")
 
-    def _give_back(self) -> None:
-        """Return drawn elements to the iterable; keep elements passed to a step, perhaps used, in `unfed`."""
+    def _return_feeds(self) -> None:
+        """Return drawn elements to the iterable; keep in `unfed` those passed to a step, perhaps used."""
         if isinstance(self._feeds, DrawnFeeds | AwaitedFeeds):
-            if self._is_given:
-                self.unfed += self._fed
+            if self._is_fed:
+                self.unfed += self._drawn_feeds
             else:
-                self._feeds.returned.extendleft(self._fed)
-        self._fed.clear()
+                self._feeds.returned.extendleft(self._drawn_feeds)
+        self._drawn_feeds.clear()
 
     def _note_failure(self, error: Exception) -> None:
         again = f", restarted {self._restarts} times" if self._restarts else ""
@@ -388,10 +392,10 @@ async def _next_feeds(feeds: AsyncIterator[Any]) -> list[Any]:
     return []
 
 
-async def await_result(found: Any) -> None:
+async def await_result(result: Any) -> None:
     """Await the result of a user's function, if awaitable."""
-    if isinstance(found, Awaitable):
-        await found
+    if isinstance(result, Awaitable):
+        await result
 
 
 def _result_of(ended: asyncio.Future[T], what: str) -> T:

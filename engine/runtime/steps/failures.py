@@ -1,4 +1,4 @@
-"""Errors of steps completed with the operation, its instance, the user's line, and a remedy."""
+"""Completion of a step's errors: with the operation, its instance, the user's line, and a hint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
     plan : Plan
         The plan of the machine.
     index : int
-        Node that failed; -1 for an error from outside.
+        Number of the node that failed; -1 for an error from outside of the step.
     tag : str
         Tag of the failed instance.
     error : BaseException
@@ -81,7 +81,7 @@ def user_operation(graph: Graph, node: Node) -> Operation | Node:
 
 
 def _late_variable(graph: Graph, read: Operation) -> str | None:
-    """Return a hint if a variable was made after the initializer of all variables; None if before."""
+    """Return a hint if the variable that `read` reads was made after an initializer of all variables; else None."""
     key = variable_key(read.inputs[0]) if read.inputs else None
     older = None if key is None else older_initializer(graph, key[1])
     if older is None:
@@ -92,6 +92,7 @@ def _late_variable(graph: Graph, read: Operation) -> str | None:
     )
 
 
+# Hints of errors that a kernel raised without a hint of its own.
 _HINT = "see where its cause was raised, or fetch the operation's inputs to see the values it was given"
 _HINTS: dict[type[Exception], str] = {
     IndexError: "fetch the indices to see which one is out of range: they count from 0, or from the end only in "

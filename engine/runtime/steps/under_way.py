@@ -49,12 +49,12 @@ class UnderWay(Generic[T]):
         self._calls[key] = call
         try:
             loop.run_in_executor(None, context.run, _carry_out, call, function)
-        except BaseException:  # the event loop has no threads any longer
+        except BaseException:  # the loop's executor has been shut down
             del self._calls[key]
             raise
 
         def end() -> None:
-            # Not earlier: a caller who comes in between finds the call, and so its result.
+            # Here and not when the function returns: a new caller in between still shares this call and its result.
             self._calls.pop(key, None)
             if not call.cancelled():
                 deliver(call)
