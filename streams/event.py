@@ -93,7 +93,7 @@ class Event(Generic[T]):
 
     @property
     def failing(self) -> bool:
-        """True if an error was noted, even before the event is done; for streams."""
+        """True if an error was noted, even before the event is done; read by streams."""
         return self._error is not None
 
     def result(self) -> T:
@@ -113,8 +113,8 @@ class Event(Generic[T]):
     def take(self) -> T:
         """Return the result, as `result` does, and drop it from the event.
 
-        The thread ending the event may hold the event a moment longer, as do waiting coroutines. A caller who counts
-        bytes takes the result, to be its only owner.
+        Waiting coroutines, and the thread that ends the event, may keep the event alive a moment longer. A caller who
+        counts bytes takes the result to be its only owner.
         """
         result = self.result()
         self._result = None
@@ -162,9 +162,9 @@ class Event(Generic[T]):
         return self.stream is not None and self.stream.withdraw(self)
 
     def listen(self, call: Callable[[], object]) -> bool:
-        """Register `call` for the thread that ends the event; return False if the event is done. For streams.
+        """Have the thread that ends the event call `call`; return False without effect if the event is done.
 
-        The call must return at once and raise nothing.
+        Used by streams. The call must return at once and raise nothing.
         """
         with self._lock:
             if not self._done:
@@ -172,18 +172,18 @@ class Event(Generic[T]):
             return not self._done
 
     def note(self, result: T | None = None, error: BaseException | None = None) -> None:
-        """Keep the result or error of the work until the event is done and shows them; for streams."""
+        """Store the result or error of the work, to be visible once the event is done; called by streams."""
         self._result, self._error = result, error
         self._traceback = error and error.__traceback__
 
     def finish(self, result: T | None = None, error: BaseException | None = None, at: float | None = None) -> None:
-        """Mark the event as done; for streams, to be called once and without any lock taken by listeners.
+        """Mark the event as done; called by streams, once, without holding a lock that a listener takes.
 
         Parameters
         ----------
         result : object
         error : BaseException, optional
-            Error of the work. Without result and error the noted result or error is shown.
+            Error of the work. Without result and error, those stored by `note` stay.
         at : float, optional
             Seconds by the device's clock.
         """
@@ -208,7 +208,7 @@ def call_on(loop: Loop, call: Callable[..., object], *args: object, context: Con
         return
     try:
         loop.call_soon_threadsafe(call, *args, context=context)
-    except RuntimeError:  # asked afterwards, since the loop may close after any check
+    except RuntimeError:  # no check beforehand: the loop could be closed between check and call
         if not loop.is_closed():
             raise
 

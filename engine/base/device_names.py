@@ -60,9 +60,9 @@ class DeviceSpec:
     def within(self, outer: DeviceSpec) -> DeviceSpec:
         """Return the constraint with its open fields taken from an outer scope.
 
-        An index belongs to a type: if the type differs from the outer type, the outer index is not taken.
+        An index belongs to a type: if the type differs from the outer type, the outer index is not taken, so "/gpu"
+        within "/cpu:1" is any GPU.
         """
-        # An index belongs to its type: '/gpu' within '/cpu:1' is any GPU.
         if self.type not in (None, outer.type):
             outer = replace(outer, index=None)
         return DeviceSpec(**{f.name: _first_given(getattr(self, f.name), getattr(outer, f.name)) for f in fields(self)})
@@ -122,12 +122,13 @@ def merge_devices(inner: str, outer: str) -> str:
 
 
 def _parse_part(part: str, name: str) -> dict[str, str | int]:
-    """Return the fields in a part of a device name; GraphError for a malformed part."""
+    """Return the fields in a part of a device name, which is `name` in error messages; GraphError if malformed."""
     key, *values = part.split(":")
     if key == "job" and len(values) == 1 and values[0]:
         return {"job": values[0]}
     if key in ("replica", "task") and len(values) == 1:
         return {key: _parse_number(values[0], name)}
+    # From here on a type with an optional index: `device:CPU:1`, or `cpu:1` for short. Then `key` becomes the type.
     if key == "device" and 1 <= len(values) <= 2 and values[0]:
         key, *values = values
     elif key in ("job", "replica", "task", "device") or len(values) > 1 or not (key.isalpha() or key == "*"):
@@ -136,6 +137,7 @@ def _parse_part(part: str, name: str) -> dict[str, str | int]:
 
 
 def _parse_number(text: str, name: str) -> int | str:
+    """Return a number, or "*" for any; GraphError for other text."""
     if text != "*" and not (text.isascii() and text.isdigit()):
         raise _malformed_name_error(name)
     return text if text == "*" else int(text)

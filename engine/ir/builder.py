@@ -129,7 +129,7 @@ class Builder:
         return op
 
     def cond(self, pred: Tensor, branches: Sequence[Region], shapes: Sequence[Shape], **attrs: Any) -> Operation:
-        """Append a Cond whose branches are built; `shapes` are the static shapes of its results in all branches."""
+        """Append a Cond on finished branches; `shapes` are static shapes of its results that hold for every branch."""
         return Operation(
             self.region,
             "Cond",
@@ -156,7 +156,10 @@ class Builder:
 def make_constant(
     region: Region, name: str, array: np.ndarray[Any, Any], dtype: DType, like: Operation, **fields: Any
 ) -> Tensor:
-    """Append a constant owning `array`, now read-only, with the device and line of `like`."""
+    """Append a constant that owns `array`, made read-only, with the device and source line of `like`.
+
+    `fields` are further arguments of Operation, or replace the device and source.
+    """
     array.flags.writeable = False
     fields = {"device": like.device, "source": like.source, **fields}
     outputs = [(dtype, Shape(array.shape))]
@@ -166,7 +169,7 @@ def make_constant(
 def clone_operation(
     op: Operation, region: Region, inputs: Iterable[Tensor], name: str | None = None, **more: Any
 ) -> Operation:
-    """Append a copy of an operation to a region, with other inputs and the fields in `more` replaced."""
+    """Append a copy of an operation to a region, with other inputs; `more` are arguments of Operation to replace."""
     # Control inputs are not copied, because they may be out of scope in the other region.
     fields = {"attrs": dict(op.attrs), "device": op.device, "source": op.source, "origin": op.origin, **more}
     outputs = [(t.dtype, t.shape) for t in op.outputs]

@@ -57,7 +57,7 @@ def load_driver() -> Any:
         If pycuda is not installed, or finds no driver.
     """
     try:
-        with warnings.catch_warnings():  # pycuda warns of the same that its error says
+        with warnings.catch_warnings():  # pycuda's warnings repeat the text of its ImportError
             warnings.simplefilter("ignore")
             import pycuda.driver as driver
     except ImportError as error:  # also where libcuda is missing
@@ -87,7 +87,7 @@ def _describe_device(driver: Any, index: int) -> CudaDescription:
 
 
 def translate_error(driver: Any, error: BaseException, what: str) -> BaseException:
-    """Return the tagloom error for a pycuda error; return any other error unchanged.
+    """Return the tagloom error for a pycuda error in the call that `what` names; return any other error unchanged.
 
     Frames of the original are dropped: they may hold objects of pycuda, which must not outlive their device.
     """

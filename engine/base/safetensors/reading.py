@@ -61,7 +61,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
     Raises
     ------
     CheckpointError
-        If the file cannot be read; DamagedFile if its format is wrong, or the file is truncated or elsewhere.
+        If the file cannot be read; DamagedFile if its format is wrong, or it is truncated or not in the directory.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         self._file: int | None = open_regular(self.path, directory)
         try:
             self.size: int = os.fstat(self._file).st_size
-            self._data, entries = self._read_header(self._file)
+            self._data, entries = self._read_header(self._file)  # `_data`: offset of the arrays' bytes in the file
             self.metadata: dict[str, str] = _checked_metadata(self.path, entries.pop(METADATA, {}))
             self._tensors: dict[str, StoredTensor] = self._stored_arrays(entries)
         # Without a close here, the descriptor of a refused file would stay open until the object is collected.
@@ -127,20 +127,21 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             self._close_unless_read()
 
     def read_into(self, out: Array, offset: int, name: str) -> None:
-        """Fill a C-contiguous array from an offset of the file's data.
+        """Fill a C-contiguous array with the bytes from an offset after the header, in bytes.
 
-        A large array is read by several threads: the operating system maps new memory page by page when it is first
-        written, which may take longer than the disk.
+        `name` is the array's name for checksums and errors. A large array is read by several threads: the operating
+        system maps new memory page by page when it is first written, which may take longer than the disk.
         """
         view = out.reshape(-1).view(np.uint8).data
-        begins = range(0, len(view), READ)
-        sums: list[int | None] = list(self.checksums.get(name, [None] * len(begins)))
-        if len(sums) != len(begins):
+        begins = range(0, len(view), READ)  # a checksum covers READ bytes, so a piece has a single checksum
+        checksums: list[int | None] = list(self.checksums.get(name, [None] * len(begins)))
+        if len(checksums) != len(begins):
             raise _damaged_file_error(
-                self.path, "its checksums are not those of its arrays", len(begins), len(sums), name
+                self.path, "its checksums are not those of its arrays", len(begins), len(checksums), name
             )
         pieces = [
-            (view[at : at + READ], self._data + offset + at, wanted) for at, wanted in zip(begins, sums, strict=True)
+            (view[at : at + READ], self._data + offset + at, wanted)
+            for at, wanted in zip(begins, checksums, strict=True)
         ]
         if len(view) < LARGE:
             for piece in pieces:
@@ -150,20 +151,20 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             list(readers.map(partial(self._read_piece, name), pieces))  # raises what a thread has raised
 
     def _read_piece(self, name: str, piece: tuple[memoryview, int, int | None]) -> None:
-        """Fill a piece of an array from an offset of the file, and verify its checksum if known."""
-        whole, at, wanted = piece
-        into = whole
+        """Fill a piece, given as (destination, offset in the file, checksum or None), and verify a known checksum."""
+        destination, at, wanted = piece
+        remaining = destination
         # A read may return fewer bytes than asked for.
-        while into:
+        while remaining:
             with self._open_file(name) as file:
                 try:
-                    read = _read_at(file, into, at)
+                    count = _read_at(file, remaining, at)
                 except OSError as error:
                     raise _unreadable_file_error(self.path, error, name) from error
-            if not read:
+            if not count:
                 raise _damaged_file_error(self.path, "the file has become shorter while it was read", variable=name)
-            into, at = into[read:], at + read
-        if wanted is not None and (got := crc32c(whole)) != wanted:
+            remaining, at = remaining[count:], at + count
+        if wanted is not None and (got := crc32c(destination)) != wanted:
             raise _damaged_file_error(
                 self.path, "an array has another checksum than when it was saved", wanted, got, name
             )
@@ -210,38 +211,38 @@ class TensorFile(Mapping[str, "StoredTensor"]):
 
     def _stored_arrays(self, entries: dict[str, Any]) -> dict[str, StoredTensor]:
         """Return the arrays of a header; DamagedFile unless they fill the rest of the file without gaps or overlaps."""
-        found = {name: _Entry(self, name, entry) for name, entry in entries.items()}
+        arrays = {name: _Entry(self, name, entry) for name, entry in entries.items()}
         end = 0
-        # By end too, because empty arrays begin where their successor does.
-        for each in sorted(found.values(), key=lambda each: (each.begin, each.end)):
-            if each.begin != end:
+        # An empty array begins at the same offset as the next one, and the order by end puts the empty one first.
+        for entry in sorted(arrays.values(), key=lambda entry: (entry.begin, entry.end)):
+            if entry.begin != end:
                 raise _damaged_file_error(
-                    self.path, "its arrays do not follow each other", f"offset {end}", each.begin, each.name
+                    self.path, "its arrays do not follow each other", f"offset {end}", entry.begin, entry.name
                 )
-            end = each.end
+            end = entry.end
         if self._data + end != self.size:
             wanted = f"{self._data + end} bytes"
             raise _damaged_file_error(self.path, "it is longer or shorter than it says", wanted, f"{self.size} bytes")
-        return self._restore_dtypes(found)
+        return self._restore_dtypes(arrays)
 
-    def _restored_dtypes(self) -> dict[str, Any]:
-        """Return the original dtypes of arrays stored as others; none if another program wrote the key."""
+    def _parse_original_dtypes(self) -> dict[str, Any]:
+        """Return the names of original dtypes, by array, from the metadata; none if another program wrote the key."""
         try:
-            found = parse_object(self.metadata.get(DTYPES, "{}").encode(), self.path)
+            dtypes = parse_object(self.metadata.get(DTYPES, "{}").encode(), self.path)
         except DamagedFile:
             return {}
-        return found if all(dtype in RESTORED for dtype in found.values()) else {}
+        return dtypes if all(dtype in RESTORED for dtype in dtypes.values()) else {}
 
-    def _restore_dtypes(self, found: dict[str, _Entry]) -> dict[str, StoredTensor]:
-        """Return the arrays in their original dtypes."""
-        others = self._restored_dtypes()
-        lengths = {name + LENGTHS for name, dtype in others.items() if dtype == string.name}
-        if not others.keys() <= found.keys() or not lengths <= found.keys():
-            raise _damaged_file_error(self.path, "its metadata name arrays that are not there", got=list(others)[:3])
+    def _restore_dtypes(self, entries: dict[str, _Entry]) -> dict[str, StoredTensor]:
+        """Return the arrays in their original dtypes; an entry with the lengths of strings is part of their array."""
+        dtypes = self._parse_original_dtypes()
+        lengths = {name + LENGTHS for name, dtype in dtypes.items() if dtype == string.name}
+        if not dtypes.keys() <= entries.keys() or not lengths <= entries.keys():
+            raise _damaged_file_error(self.path, "its metadata name arrays that are not there", got=list(dtypes)[:3])
         tensors = {}
-        for name, entry in found.items():
+        for name, entry in entries.items():
             if name not in lengths:
-                tensors[name] = _make_stored(entry, others.get(name), found.get(name + LENGTHS))
+                tensors[name] = _make_stored(entry, dtypes.get(name), entries.get(name + LENGTHS))
         return tensors
 
 
@@ -289,7 +290,8 @@ class _Entry:
         self._check_size()
 
     def _check_size(self) -> None:
-        """Check the offsets against the size of the file and, unless the dtype is unknown, of the shape."""
+        """Check the offsets: inside the file, in order, and as far apart as the shape and a known dtype require."""
+        # The length of an array of an unknown dtype is taken as it is, and negative if its offsets are reversed.
         wanted = self.end - self.begin if self.dtype is None else prod(self.shape) * self.dtype.itemsize
         if self.end - self.begin != wanted or wanted < 0 or self.end > self.file.size:
             got = f"offsets {self.begin} to {self.end} in a file of {self.file.size} bytes"
@@ -299,7 +301,7 @@ class _Entry:
         return _damaged_file_error(self.file.path, f"an array {what}", wanted, got, self.name)
 
     def read(self, out: Array) -> Array:
-        """Fill an array of the entry's dtype, or a view with another dtype."""
+        """Fill and return an array with as many bytes as the entry, of its dtype or of an original dtype."""
         self.file.read_into(out, self.begin, self.name)
         return out
 
@@ -363,7 +365,7 @@ class _UnknownTensor(StoredTensor):
 
 
 class _StoredStrings(StoredTensor):
-    """Strings: their bytes, and their lengths in a second array."""
+    """Strings: the UTF-8 bytes of all in one array of shape (n,), their lengths in one of the strings' shape, int64."""
 
     def __init__(self, entry: _Entry, lengths: _Entry) -> None:
         assert string.numpy is not None
@@ -390,7 +392,7 @@ def _make_stored(entry: _Entry, dtype: object, lengths: _Entry | None) -> Stored
         return _UnknownTensor(entry) if entry.dtype is None else StoredTensor(entry, entry.dtype, entry.shape)
     if dtype == string.name and lengths is not None and lengths.dtype == np.int64 and entry.dtype == np.uint8:
         return _StoredStrings(entry, lengths)
-    # The last axis has the real and the imaginary part.
+    # Complex numbers are stored as real numbers, with the real and the imaginary part along an additional last axis.
     if dtype in PAIRS and entry.dtype == PAIRS[str(dtype)] and entry.shape[-1:] == (2,):
         return StoredTensor(entry, np.dtype(str(dtype)), entry.shape[:-1])
     raise _damaged_file_error(entry.file.path, "an array is not stored as its dtype is", got=dtype, variable=entry.name)
@@ -405,29 +407,31 @@ def parse_object(text: bytes, path: str) -> dict[str, Any]:
         If the text is no such object, or is constructed to exhaust the parser.
     """
     try:
-        found = json.loads(text.decode("utf-8"), object_pairs_hook=_refuse_repeated_keys)
+        entries = json.loads(text.decode("utf-8"), object_pairs_hook=_refuse_repeated_keys)
     except (ValueError, RecursionError, MemoryError) as error:
         raise _damaged_file_error(path, f"its JSON text cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise _damaged_file_error(path, "its text is no JSON object", got=type(found).__name__)
-    return found
+    if not isinstance(entries, dict):
+        raise _damaged_file_error(path, "its text is no JSON object", got=type(entries).__name__)
+    return entries
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         raise ValueError("a key stands there twice")
-    return found
+    return entries
 
 
-def _checked_metadata(path: str, found: object) -> dict[str, str]:
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise _damaged_file_error(path, "its metadata are no strings", got=type(found).__name__)
-    return found
+def _checked_metadata(path: str, metadata: object) -> dict[str, str]:
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise _damaged_file_error(path, "its metadata are no strings", got=type(metadata).__name__)
+    return metadata
 
 
 def _are_sizes(value: object) -> TypeGuard[list[int]]:
-    return isinstance(value, list) and all(type(each) is int and 0 <= each < 1 << 62 for each in value)
+    """Return True for a list of integers from 0 that NumPy and the operating system can take as sizes and offsets."""
+    # `type` and not isinstance, since JSON's true would count as 1.
+    return isinstance(value, list) and all(type(size) is int and 0 <= size < 1 << 62 for size in value)
 
 
 def open_regular(path: str, directory: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Lower Cond and While to Switch, Merge, Enter, Exit and NextIteration (rules 64 to 82).
+"""Lower Cond and While to Switch, Merge, Enter, Exit and NextIteration (docs/semantics.md, rules 64 to 82).
 
 A scope represents a region during lowering. Looking up a tensor of an outer region captures the tensor: by a Switch for
 each tensor and Cond, by a constant Enter for each tensor and loop. An operation without inputs from its branch or
@@ -23,6 +23,8 @@ from ...ir.structured import num_results, saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 
+# What a scope binds to a lowered tensor: a tensor of a region, an operation whose completion another frame waits for,
+# or, in a branch, the Cond itself, for its switched predicate.
 Key = Any
 
 
@@ -33,7 +35,7 @@ def lower(program: Program) -> Program:
     for op in program.graph.root.walk():
         lowering.names.add(op.name)
         if op.role is Role.ENTER:
-            lowering.taken.add(op.attrs["frame_name"])
+            lowering.frame_names.add(op.attrs["frame_name"])
     root = _Scope(lowering, None)
     lowering.lower_region(program.graph.root, root)
     lowering.close_cycles()
@@ -52,7 +54,7 @@ class _Scope:
     Attributes
     ----------
     env : dict of object to Tensor
-        Lowered tensors, by the tensor of a region, or by an operation of which a scope captures the signal.
+        Lowered tensors, by Key.
     """
 
     def __init__(self, lowering: _Lowering, parent: _Scope | None) -> None:
@@ -69,6 +71,7 @@ class _Scope:
         return self.env[key]
 
     def capture(self, key: Key, outer: Tensor) -> Tensor:
+        """Return the tensor in this scope that has the value of `outer`, a tensor of the parent."""
         return outer
 
     def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
@@ -114,12 +117,26 @@ class _Scope:
         return self.parent.frame_scope() if self.parent else None
 
     def is_invariant(self, tensor: Tensor) -> bool:
+        """Return True for a lowered tensor that is a constant Enter of the innermost loop around this scope."""
         loop = self.frame_scope()
         return isinstance(loop, _LoopScope) and tensor in loop.invariants
 
 
 class _BranchScope(_Scope):
-    """A branch of a Cond."""
+    """A branch of a Cond.
+
+    Parameters
+    ----------
+    parent : _Scope
+    op : Operation
+        The Cond.
+    pred : Tensor
+        The lowered predicate.
+    index : int
+        Number of the branch, and of its outputs of Switches.
+    shared : dict of object to list of Tensor
+        Outputs of the Switches of captured tensors, for all branches of the Cond.
+    """
 
     def __init__(
         self, parent: _Scope, op: Operation, pred: Tensor, index: int, shared: dict[Key, list[Tensor]]
@@ -161,7 +178,7 @@ class _BranchScope(_Scope):
             name, origin = f"{self.op.name}/pivot", Origin(self.op.name, "pivot")
             outputs = [(live.dtype, live.shape)]
             self._pivot = self.emit("Identity", name, [live], outputs, like=self.op, origin=origin)
-            self._pivot.device = ""  # it stays with its data
+            self._pivot.device = ""  # no constraint: placement puts it where its data is
         return self._pivot
 
 
@@ -171,7 +188,7 @@ class _LoopScope(_Scope):
     def __init__(self, parent: _Scope, op: Operation) -> None:
         super().__init__(parent.lowering, parent)
         self.op = op
-        self.name = parent.lowering.frame_name(op.name)
+        self.name = parent.lowering.new_frame_name(op.name)
         self.invariants: set[Tensor] = set()
 
     def enter(self, outer: Tensor, origin: Origin) -> Tensor:
@@ -229,8 +246,8 @@ class _Lowering:
         The scope in which each operation was lowered.
     cycles : list
         Inputs of hand-made Merges from operations lowered later: (Merge, input index, scope, tensor).
-    taken : set of str
-        Names of frames.
+    frame_names : set of str
+        Names of frames in use.
     names : set of str
         Names of the program's operations, which keep them.
     """
@@ -240,7 +257,7 @@ class _Lowering:
         self.ops: dict[Operation, list[Operation]] = {}
         self.scopes: dict[Operation, _Scope] = {}
         self.cycles: list[tuple[Operation, int, _Scope, Tensor]] = []
-        self.taken: set[str] = set()
+        self.frame_names: set[str] = set()
         self.names: set[str] = set()
 
     def new_name(self, name: str) -> str:
@@ -249,11 +266,11 @@ class _Lowering:
             pass
         return candidate
 
-    def frame_name(self, name: str) -> str:
-        """Return a frame name for a loop, different from the names of hand-made loops."""
-        while name in self.taken:
+    def new_frame_name(self, name: str) -> str:
+        """Return a frame name for a loop, different from the names of all other loops, also hand-made ones."""
+        while name in self.frame_names:
             name += "_"
-        self.taken.add(name)
+        self.frame_names.add(name)
         return name
 
     def lower_region(self, region: Region, scope: _Scope) -> None:
@@ -281,9 +298,11 @@ class _Lowering:
         scope.env.update(zip(op.outputs, lowered.outputs, strict=True))
 
     def _is_back_edge(self, op: Operation, index: int, scope: _Scope) -> bool:
+        """Return True if an input comes from an operation of the same region that has not been lowered yet."""
         return op.inputs[index].region is op.region and op.inputs[index] not in scope.env
 
     def close_cycles(self) -> None:
+        """Connect the back edges of hand-made loops, now that all operations are lowered."""
         for merge, index, scope, tensor in self.cycles:
             merge.update_input(index, scope.lookup(tensor))
 
@@ -300,7 +319,7 @@ class _Lowering:
         return controls
 
     def _capture_signal(self, control: Operation, home: _Scope, scope: _Scope) -> Operation:
-        """Capture the completion of `control` as an invariant of a loop (rule 75)."""
+        """Return an operation whose result tells a scope in another frame that `control` is done (rule 75)."""
         # One token in the scope of the operation serves all loops that wait for the operation.
         if control not in home.env:
             token = home.emit(
@@ -344,31 +363,33 @@ class _Lowering:
     def lower_loop(self, op: Operation, scope: _Scope) -> None:
         """Lower a While to Enter, Merge, LoopCond, Switch, NextIteration and Exit for each loop variable."""
         # Enter, Merge, predicate, Switch, body, NextIteration, Exit: each needs the tensors of those before it.
-        frame = _LoopScope(scope, op)
+        loop = _LoopScope(scope, op)
         count = num_results(op)
         inits = [scope.lookup(t) for t in op.inputs] or [self._spare_variable(op, scope)]
         origins = _variable_origins(op)
-        enters = [frame.enter(t, origin) for t, origin in zip(inits, origins, strict=True)]
+        enters = [loop.enter(t, origin) for t, origin in zip(inits, origins, strict=True)]
         # A Merge takes its Enter twice until the NextIteration exists.
         merges = [self._emit_merge(op, t, origin) for t, origin in zip(enters, origins, strict=True)]
         # A Merge is alive whenever the predicate runs, also in the last iteration, which has no body.
-        pred = _LoopRegion(frame, merges[0])
+        pred = _LoopRegion(loop, merges[0])
         self._bind_params(pred, op.regions[0].params, [m.outputs[0] for m in merges])
         self.lower_region(op.regions[0], pred)
-        test = pred.lookup(op.regions[0].results[0])
+        goes_on = pred.lookup(op.regions[0].results[0])
         outputs = [(dtypes.bool_, SCALAR)]
         origin = Origin(op.name, "predicate", not_native=op.notes.not_native)
-        cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [test], outputs, like=op, origin=origin).outputs[0]
+        cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [goes_on], outputs, like=op, origin=origin).outputs[0]
         switches = [
             self._emit_switch(op, m.outputs[0], cond, origin) for m, origin in zip(merges, origins, strict=True)
         ]
-        body = _LoopRegion(frame, self._emit_pivot(op, switches[0].outputs[1]))
+        # Output 1 of a Switch is alive while the loop goes on, output 0 when it ends.
+        body = _LoopRegion(loop, self._emit_pivot(op, switches[0].outputs[1]))
         self._bind_params(body, op.regions[1].params, [s.outputs[1] for s in switches])
         self.lower_region(op.regions[1], body)
         # A spare variable keeps its value in every iteration.
         results = [body.lookup(t) for t in op.regions[1].results] or [switches[0].outputs[1]]
         for merge, result, origin in zip(merges, results, origins, strict=True):
             merge.update_input(1, self._emit_next_iteration(op, body, result, origin))
+        # A spare variable has no Exit, since the While has no result for it.
         exits = [self._emit_exit(op, i, s.outputs[0], t) for i, (s, t) in enumerate(zip(switches, op.outputs[:count]))]
         scope.env.update(zip(op.outputs[:count], [e.outputs[0] for e in exits], strict=False))
         self.ops[op] = exits
@@ -383,7 +404,7 @@ class _Lowering:
             self.scopes[param.op], self.ops[param.op] = scope, [value.op]
 
     def _spare_variable(self, op: Operation, scope: _Scope) -> Tensor:
-        """Return the initial value of a loop variable for a loop without variables, wanted for its saved values."""
+        """Return the initial value of a variable for a loop without any: its regions need a Merge and a Switch."""
         outputs = [(dtypes.bool_, SCALAR)]
         return scope.emit("Const", f"{op.name}/dummy", (), outputs, like=op, value=np.asarray(True)).outputs[0]
 
@@ -432,8 +453,11 @@ class _Lowering:
             return self._emit_primitive(op, "TripCount", [cond], [(dtypes.int64, SCALAR)], origin).outputs[0]
         inputs = [body.lookup(t) for t in (extra.value, extra.index) if t is not None]
         flow = [(dtypes.float32, SCALAR)]
-        moves = {"swappable": bool(op.attrs.get("swap_memory")), "host_backed": op.notes.host_backed}
-        attrs: dict[str, Any] = {"series": slot, **{name: True for name, wanted in moves.items() if wanted}}
+        attrs: dict[str, Any] = {"series": slot}
+        if op.attrs.get("swap_memory"):
+            attrs["swappable"] = True
+        if op.notes.host_backed:
+            attrs["host_backed"] = True
         push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, origin=origin, **attrs)
         out = [(dtypes.series, SCALAR)]
         return self._emit_primitive(op, "SeriesExit", [push.outputs[0]], out, origin, series=slot).outputs[0]

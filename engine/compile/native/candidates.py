@@ -16,9 +16,11 @@ from .choice import is_choice
 from .eligible import NotNative, check_dtype, check_handles, computation_of, may_be_dead
 from .rules import ON_CPU, Rules
 
-_GIVEN = frozenset({Role.CONST, Role.PARAM, Role.PLACEHOLDER, Role.FEED, Role.PARTIAL_FEED, Role.WHILE})
+# Operations that are no candidates, without a recorded reason: those that compute nothing, and loops, which have native
+# programs of their own.
+_NOT_CONSIDERED = frozenset({Role.CONST, Role.PARAM, Role.PLACEHOLDER, Role.FEED, Role.PARTIAL_FEED, Role.WHILE})
 _COMPUTING = frozenset({Role.KERNEL, Role.COND})  # roles for which a reason is recorded
-_OF_FRAMES = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION})
+_FRAME_PRIMITIVES = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION})
 
 
 class Candidates:
@@ -37,8 +39,8 @@ class Candidates:
     ----------
     found : set of Operation
     reasons : dict of Operation to str
-        Why other operations are not candidates; without operations that compute nothing, and loops, which record their
-        own reasons.
+        Reasons why other operations are not candidates. Operations that compute nothing have none; the reasons of loops
+        are recorded elsewhere.
     computations : dict of Operation to Computation
         Of candidates, and of operations in their regions.
     """
@@ -53,13 +55,14 @@ class Candidates:
         self._rules = rules
 
     def note(self, region: Region) -> None:
-        """Find the candidates of a region."""
-        by_hand = any(op.role in _OF_FRAMES for op in region.operations)
+        """Find the candidates among the operations of a region, and the reasons against the others."""
+        has_primitive_loop = any(op.role in _FRAME_PRIMITIVES for op in region.operations)
         for op in region.operations:
-            if op.role in _GIVEN or "program" in op.attrs or is_choice(op):
+            # The last two are native loops: the program itself, and the Cond between program and loop.
+            if op.role in _NOT_CONSIDERED or "program" in op.attrs or is_choice(op):
                 continue
             try:
-                if by_hand:
+                if has_primitive_loop:
                     raise NotNative(op, "is beside a loop made by hand")
                 self._refuse_ineligible(op)
             except NotNative as refusal:
@@ -80,7 +83,7 @@ class Candidates:
         yield from (op.inputs[k].op for k in (() if computation is None else computation.reads))
 
     def _refuse_ineligible(self, op: Operation) -> None:
-        """Refuse an operation ineligible for clusters."""
+        """Raise NotNative for an operation ineligible for clusters; record the Computation of an eligible one."""
         if op.control_inputs or op in self._pinned:
             raise NotNative(op, "is in an order with others, whatever its values")
         if any(may_be_dead(t) for t in op.inputs):
@@ -94,7 +97,7 @@ class Candidates:
             _check_values(op)
 
     def _check_branches(self, op: Operation) -> None:
-        """Refuse a Cond with effects, and a Cond possibly alive while a captured value is dead."""
+        """Raise NotNative for a Cond with effects, and for one that may be alive while a captured value is dead."""
         if saved_outputs(op):
             raise NotNative(op, "saves values for a gradient")
         _check_values(op)
@@ -102,6 +105,7 @@ class Candidates:
             for inner in region.operations:
                 if not inner.is_constant:
                     self._refuse_ineligible(inner)
+                # `apart` has the operations that may be dead even though their region runs.
                 if inner in self._liveness.apart:
                     raise NotNative(inner, "may be dead though its branch runs")
             if not all(self._liveness.is_alive_in(region, t) for t in region.results):
@@ -112,7 +116,7 @@ class Candidates:
 
 
 def captured_tensors(op: Operation) -> Iterator[Tensor]:
-    """Yield the outside tensors used by the branches of a Cond and by regions in them."""
+    """Yield the tensors from outside a Cond that its branches use, as inputs or results, at any depth."""
     for region in op.regions:
         for inner in region.walk():
             used: Iterable[Tensor] = [*inner.inputs, *(t for r in inner.regions for t in r.results)]
@@ -121,7 +125,7 @@ def captured_tensors(op: Operation) -> Iterator[Tensor]:
 
 
 def _check_values(op: Operation) -> None:
-    """Refuse an operation with handles, unsupported dtypes, or values known to be too large."""
+    """Raise NotNative for an operation with handles, unsupported dtypes, or values known to be too large."""
     check_handles(op)
     for tensor in (*op.inputs, *op.outputs):
         check_dtype(tensor.dtype, op)
@@ -130,5 +134,6 @@ def _check_values(op: Operation) -> None:
 
 
 def _known_bytes(tensor: Tensor) -> int:
+    """Return the bytes of a tensor; 0 if its shape is not fully known, or its dtype has no NumPy dtype."""
     count = tensor.shape.num_elements
     return 0 if count is None or tensor.dtype.numpy is None else count * tensor.dtype.numpy.itemsize

@@ -71,29 +71,29 @@ class _Placement:
         Inputs before their users.
     users : dict of Operation to list of Operation
     groups : list of Group
-    of : dict of Operation to Group
+    group_of : dict of Operation to Group
     """
 
     def __init__(self, operations: Sequence[Operation], choice: Choice) -> None:
         self.operations = topological_order(operations)
         self.users = users_of(operations)
         self.groups = find_groups(operations)
-        self.of = {op: group for group in self.groups for op in group.members}
+        self.group_of = {op: group for group in self.groups for op in group.members}
         self.choice = choice
         self.place_asked()
         for phase in _PHASES:
             phase(self)
 
     def place_asked(self) -> None:
-        """Place groups with a single candidate, and groups with state to be found by other steps."""
+        """Find the candidates of all groups; place groups with a single one, and groups with state outliving steps."""
         for group in self.groups:
             group.candidates = self.choice.candidates(group)
-            # State that outlives steps may not depend on the rest of a step: it goes to the first device allowed.
+            # Every step must find such state on the same device, so the rest of a step may not decide.
             if _outlives_step(group) or len(group.candidates) == 1:
                 group.device = group.candidates[0]
 
     def device(self, op: Operation) -> DeviceSpec:
-        device = self.of[op].device
+        device = self.group_of[op].device
         assert device is not None, op
         return device
 
@@ -105,23 +105,24 @@ class _Placement:
     def place_loops(self) -> None:
         """Place loop variables, inner ones first: where the next value is computed, else where the value is used."""
         for op in reversed(self.operations):
-            group = self.of[op]
+            group = self.group_of[op]
             if is_loop_merge(op) and group.device is None:
-                self.place_group(
-                    group, (self.device_of_maker(n.inputs[0].op, {group}) for n in group.of_type("NextIteration"))
-                )
-                self.place_group(group, (self.of[u].device for s in group.of_type("Switch") for u in self.users[s]))
+                next_values = (op.inputs[0].op for op in group.of_type("NextIteration"))
+                self.place_group(group, (self.device_of_maker(maker, {group}) for maker in next_values))
+                users = (user for switch in group.of_type("Switch") for user in self.users[switch])
+                self.place_group(group, (self.group_of[user].device for user in users))
                 self.apply_wishes(group, group.members)
 
     def device_of_maker(self, op: Operation, seen: set[Group]) -> DeviceSpec | None:
         """Return the device of an operation, or of the first placed operation upstream."""
         todo = [op]
         while todo:
-            group = self.of[op := todo.pop()]
+            group = self.group_of[op := todo.pop()]
             if group.device is not None:
                 return group.device
             if group not in seen:
                 seen.add(group)
+                # Reversed, because the last one is visited first.
                 todo += [t.op for member in group.members for t in reversed(_data_inputs(member))]
         return None
 
@@ -129,10 +130,10 @@ class _Placement:
         """Place arrays and stacks where a value is stored first (rule 114), series where their value is computed."""
         for group in self.groups:
             if group.device is None and group.holds_state:
-                self.apply_wishes(
-                    group, sorted((op for op in group.members if _is_wish(op)), key=lambda op: not stored_by(op))
-                )
-                self.place_group(group, (self.of[source].device for source in group.stored))
+                # Wishes of operations that store a value come first, since earlier wishes win.
+                wishing = sorted(filter(_may_wish, group.members), key=lambda op: not stored_by(op))
+                self.apply_wishes(group, wishing)
+                self.place_group(group, (self.group_of[source].device for source in group.stored))
 
     def apply_wishes(self, group: Group, operations: Sequence[Operation]) -> None:
         """Narrow a group's candidates by the wishes of its operations, and place the group on a single candidate."""
@@ -145,7 +146,7 @@ class _Placement:
     def place_computations(self) -> None:
         """Place computations on the device of most of their data."""
         for op in self.operations:
-            group = self.of[op]
+            group = self.group_of[op]
             # An array is placed at its first write, whose value has a device by then, not at its creation.
             if not _is_source(group) and (stored_by(op) or not group.stored):
                 self.place_group(group, self.devices_by_preference(group))
@@ -153,8 +154,9 @@ class _Placement:
 
     def devices_by_preference(self, group: Group) -> Iterator[DeviceSpec | None]:
         """Yield devices for a group, the best first: by bytes of data on the device, then by users of the results."""
-        sizes: dict[DeviceSpec, int] = {}
+        sizes: dict[DeviceSpec, int] = {}  # bytes of the group's data on each device
         for op in _data_producers(group):
+            # Of the values stored in state, the first one decides, whatever the bytes.
             if (home := self.device_of_producer(op)) is not None:
                 sizes[home] = sizes.get(home, 0) + (0 if group.holds_state else size_of(op.outputs))
         most = max(sizes.values(), default=0)
@@ -164,32 +166,33 @@ class _Placement:
             yield group.candidates[0]
         yield from largest
         yield from sizes
-        yield from (self.of[u].device for op in group.members for u in self.users[op] if self.of[u] is not group)
+        users = (self.group_of[user] for op in group.members for user in self.users[op])
+        yield from (other.device for other in users if other is not group)
 
     def device_of_producer(self, op: Operation) -> DeviceSpec | None:
         """Return the device of a value's producer; for a loop invariant, of the producer outside the loop."""
-        device = self.of[op].device
+        device = self.group_of[op].device
         return self.device_of_producer(op.inputs[0].op) if device is None and is_invariant(op) else device
 
     def take_parts(self) -> None:
         """Move operations taking a part of a value to the value's device, if fewer bytes cross devices then.
 
-        Until here a part counted as being on the device of its users; so these are on that device, and receive the part
-        there.
+        Until now such an operation counted as being on the device of its users. The users stay on their device, and
+        receive the part instead of the value.
         """
-        for op, device in list(moves(self.operations, lambda op: self.of[op].device, self.is_free)):
+        for op, device in list(moves(self.operations, lambda op: self.group_of[op].device, self.is_free)):
             if self.choice.runs(op.type, device):
-                self.of[op].device = device
+                self.group_of[op].device = device
 
     def is_free(self, op: Operation) -> bool:
         """Return True if no other operation is bound to this operation, except primitives forwarding its result."""
-        return all(member is op or member.role in PLUMBING for member in self.of[op].members)
+        return all(member is op or member.role in PLUMBING for member in self.group_of[op].members)
 
     def place_sources(self) -> None:
         """Place constants, feeds and invariants with their first users; groups without users on a candidate."""
         for op in reversed(self.operations):
-            group = self.of[op]
-            self.place_group(group, (self.of[u].device for m in group.members for u in self.users[m]))
+            group = self.group_of[op]
+            self.place_group(group, (self.group_of[u].device for m in group.members for u in self.users[m]))
         for group in self.groups:
             self.place_group(group, group.candidates)
 
@@ -217,7 +220,8 @@ def _is_source(group: Group) -> bool:
     return all(op.role in _SOURCES for op in group.members)
 
 
-def _is_wish(op: Operation) -> bool:
+def _may_wish(op: Operation) -> bool:
+    """Return False for primitives of series, whose device lowering copied from their loop."""
     return op.role not in ABOUT_SERIES
 
 
