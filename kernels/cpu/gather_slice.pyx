@@ -1,6 +1,7 @@
-"""Parts of an array: elements by index, and what ``tensor[...]`` means.
+"""C kernels of Gather, which takes elements by index, and of StridedSlice, the basic indexing ``tensor[...]``.
 
-A part that lies in order is a view, as in NumPy; any other is copied, so that the kernels behind find plain arrays.
+A slice whose elements are contiguous is a view of the input; any other is copied, so that later kernels find plain
+arrays.
 """
 
 cimport numpy as cnp
@@ -22,26 +23,26 @@ from tagloom.kernels.cpu.windows cimport Window, copy_element_to, copy_window, c
 cnp.import_array()
 
 
-cdef double COPY = 2  # nanoseconds that an element takes, about
+cdef double COPY = 2  # nanoseconds for copying an element, about
 
 cdef enum:
-    MOST_PARTS = 64
+    MOST_PARTS = 64  # into which a Gather may be cut for threads
 
 
-cdef struct Taking:  # elements by index along an axis
+cdef struct Taking:  # the arguments of _take, for an input of shape (*outer dimensions, length, *inner dimensions)
     const char* source
-    char* target  # NULL for an unboxed element
-    Operand indices
-    uint64_t index  # an unboxed one
-    size_t index_size  # bytes
-    size_t size  # bytes that lie behind one index
-    cnp.npy_intp outer  # places before the axis
+    char* target  # NULL for an unboxed result
+    Operand indices  # data is NULL for an unboxed index
+    uint64_t index  # the unboxed index
+    size_t index_size  # bytes of an index
+    size_t size  # bytes copied for an index: the product of the inner dimensions
+    cnp.npy_intp outer  # product of the outer dimensions
     cnp.npy_intp length  # of the axis
 
 
 cdef int _gather(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Take elements of a plain array along an axis; indices out of range are left to the Python kernel."""
+    """Take elements of a plain array along an axis; the Python kernel raises the error for an index out of range."""
     cdef Taking* taking = <Taking*>work.arguments
     cdef ArrayObject* x = plain_in(inputs[0])
     cdef cnp.npy_intp dims[2 * MOST_DIMS]
@@ -67,12 +68,12 @@ cdef int _gather(
         taking.target = NULL
     if inputs[1].form == SCALAR:
         taking.indices.data = NULL
-    cost = indices.size * (2 + taking.outer * (3 + 0.2 * taking.size))
+    cost = indices.size * (2 + taking.outer * (3 + 0.2 * taking.size))  # nanoseconds, about
     return do_or_leave(table, work, _take, cost, <int>max(1, min(MOST_PARTS, indices.size)), outputs)
 
 
 cdef void _take(const void* arguments, int part, int parts) noexcept nogil:
-    """Copy what lies behind some of the indices, for every place before the axis; decline if one is out of range."""
+    """Copy the elements for a part of the indices; decline if an index is out of range."""
     cdef Taking taking = (<const Taking*>arguments)[0]
     cdef cnp.npy_intp start = taking.indices.size * part // parts
     cdef cnp.npy_intp stop = taking.indices.size * (part + 1) // parts
@@ -82,21 +83,22 @@ cdef void _take(const void* arguments, int part, int parts) noexcept nogil:
     cdef cnp.npy_intp outer, i, index
     for outer in range(taking.outer):
         for i in range(start, stop):
-            index = integer_at(data, taking.index_size, i)  # once: who has fed it may write to it meanwhile
+            # Read once, since the owner of a fed array may write to it between the check and the copy.
+            index = integer_at(data, taking.index_size, i)
             if not 0 <= index < taking.length:
                 decline(arguments)
                 return
             memcpy(target, source + index * taking.size, taking.size)
             target += taking.size
-        target += (taking.indices.size - (stop - start)) * taking.size
+        target += (taking.indices.size - (stop - start)) * taking.size  # over the indices of other parts
         source += taking.length * taking.size
 
 
-MOST_BOUND = 1 << 62  # beyond it all bounds of a slice mean the same
+MOST_BOUND = 1 << 62  # a bound of a slice beyond this is beyond the end of every array
 
 cdef enum:
-    MOST_STEP = 1 << 30
-    MOST_INDICES = 4  # that inputs give
+    MOST_STEP = 1 << 30  # larger steps are left to the Python kernel
+    MOST_INDICES = 4  # inputs of a StridedSlice that is left as work, see Indexing
 
 
 cdef enum Piece:
@@ -109,28 +111,30 @@ cdef enum Piece:
 cdef enum Bound:
     OPEN
     KNOWN
-    GIVEN  # by an input
+    GIVEN  # an input of the operation
 
 
 cdef struct Limit:
     Bound bound
-    int64_t value  # the bound, or the number of the input
+    int64_t value  # KNOWN: the bound; GIVEN: the number of the input
 
 
 cdef struct Part:
     Piece piece
-    Limit start, stop, step  # an index is its start
+    Limit start, stop, step  # of a RANGE; the `start` of an INDEX is the index
 
 
-cdef struct Key:  # what stands between the brackets
+cdef struct Key:  # the attribute `spec`: the items between the brackets
     Part* parts
-    int count
-    int used  # dimensions that the parts speak of
-    bint dots
-    bint indexed  # by inputs, and by nothing else that these give
+    int count  # of parts
+    int used  # dimensions of the input for which the key has an INDEX or RANGE
+    bint dots  # there are DOTS
+    bint indexed  # all inputs are indices, so the shape of the result does not depend on their values
 
 
 cdef class KeyOwner:
+    """Owner of a key, kept alive by the plan."""
+
     cdef Arena arena
     cdef Key key
 
@@ -141,10 +145,10 @@ cdef class KeyOwner:
 
 
 cdef int _read_key(Key* self, tuple spec) except -1:
-    """Read the attribute."""
+    """Fill a key from the attribute `spec`."""
     cdef Part* part
-    cdef int given = 1
-    cdef int indices = 0
+    cdef int given = 1  # number of the next input; input 0 is the array
+    cdef int indices = 0  # indices that are inputs
     for i, item in enumerate(spec):
         part = &self.parts[i]
         if item is None:
@@ -166,7 +170,7 @@ cdef int _read_key(Key* self, tuple spec) except -1:
 
 
 cdef int _read_limit(item, int given, Limit* limit) except -1:
-    """Read a bound; return the number of the input that gives the next one."""
+    """Read a bound or an index; return the number of the next input, after `given` if the bound is this input."""
     if item is None:
         limit.bound = OPEN
     elif hasattr(item, "__index__"):
@@ -179,12 +183,13 @@ cdef int _read_limit(item, int given, Limit* limit) except -1:
 
 cdef inline bint _value_of(
         const Table* table, const Node* node, const Value* inputs, const Limit* limit, int64_t* value) noexcept nogil:
-    """Find a bound, which keeps its default if it is open; say no if what came is no integer."""
+    """Set `value` to a bound, except for an open one; return False if an input is no integer that fits into int64."""
     cdef const Type* type
     if limit.bound == KNOWN:
         value[0] = limit.value
     elif limit.bound == GIVEN:
         type = input_type(table, node, <uint32_t>limit.value)
+        # NumPy's type numbers from 1 to 10 are the integers.
         if inputs[limit.value].form != SCALAR or not 1 <= type.number <= 10 or (type.size == 8 and not type.is_signed):
             return False
         value[0] = as_integer(inputs[limit.value], type)
@@ -192,7 +197,7 @@ cdef inline bint _value_of(
 
 
 cdef inline int64_t _clip(int64_t bound, int64_t size, bint down) noexcept nogil:
-    """Return a bound of a slice as a place in, or at either end of, a dimension."""
+    """Return a bound of a slice, with negative bounds counted from the end, within a dimension as Python clips it."""
     if bound < 0:
         bound += size
         if bound < 0:
@@ -203,7 +208,7 @@ cdef inline int64_t _clip(int64_t bound, int64_t size, bint down) noexcept nogil
 
 
 cdef inline void _add(Window* window, cnp.npy_intp size, cnp.npy_intp stride) noexcept nogil:
-    """Add a dimension."""
+    """Append a dimension to a window."""
     window.dims[window.rank], window.strides[window.rank] = size, stride
     window.rank += 1
 
@@ -211,7 +216,7 @@ cdef inline void _add(Window* window, cnp.npy_intp size, cnp.npy_intp stride) no
 cdef inline bint _choose_range(
         const Table* table, const Node* node, const Value* inputs, const Part* part, cnp.npy_intp size,
         cnp.npy_intp stride, Window* window) noexcept nogil:
-    """Add a dimension of which a slice is taken."""
+    """Append a sliced dimension to a window; return False if the Python kernel has to decide."""
     cdef int64_t step = 1
     cdef int64_t start, stop, length
     if not _value_of(table, node, inputs, &part.step, &step) or step == 0 or not -MOST_STEP < step < MOST_STEP:
@@ -235,11 +240,11 @@ cdef inline bint _choose_range(
 cdef inline bint _choose(
         const Table* table, const Node* node, const Value* inputs, ArrayObject* x, const Key* key,
         Window* window) noexcept nogil:
-    """Find the elements that a key chooses; say no if there are too few dimensions or an index is out of range."""
+    """Set `window` to the elements selected by a key; return False for too few dimensions or an index out of range."""
     cdef cnp.npy_intp* dims = PyArray_DIMS(x)
     cdef cnp.npy_intp* strides = PyArray_STRIDES(x)
-    cdef int rest = PyArray_NDIM(x) - key.used
-    cdef int d = 0
+    cdef int rest = PyArray_NDIM(x) - key.used  # dimensions that the dots stand for
+    cdef int d = 0  # dimension of x
     cdef int64_t index = 0
     cdef Part* part
     cdef int i
@@ -247,7 +252,7 @@ cdef inline bint _choose(
     window.data, window.rank = <char*>PyArray_DATA(x), 0
     if rest < 0 or PyArray_NDIM(x) + key.count > MOST_DIMS:
         return False
-    for i in range(key.count + (not key.dots)):  # a key without dots takes all of what is left at its end
+    for i in range(key.count + (not key.dots)):  # a key without dots has them at its end
         part = &key.parts[i]
         if i == key.count or part.piece == DOTS:
             stop = d + rest
@@ -269,7 +274,7 @@ cdef inline bint _choose(
 
 
 cdef inline bint _lies_in_order(const Window* window, size_t itemsize) noexcept nogil:
-    """Say whether the elements follow one another, or there are none."""
+    """Return True if the elements of a window are contiguous in row-major order, or there are none."""
     cdef cnp.npy_intp step = itemsize
     cdef bint fits = True
     cdef int d = window.rank
@@ -284,7 +289,7 @@ cdef inline bint _lies_in_order(const Window* window, size_t itemsize) noexcept 
 
 cdef int _slice(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Take the part of an array that a key chooses."""
+    """Return the elements selected by a key, as a view if they are contiguous."""
     cdef const Key* key = <const Key*>node.params[0]
     cdef ArrayObject* x = array_in(inputs[0])
     cdef const Type* type = output_type(table, node, 0)
@@ -292,6 +297,7 @@ cdef int _slice(
     cdef char* made
     if x == NULL or not is_usable(x):
         return 0
+    # Where all work is left, as by native programs, which do it again with other indices.
     if key.indexed and table.at_once == 0:
         return _slice_at(table, node, inputs, x, live, outputs, work)
     if not _choose(table, node, inputs, x, key, &window):
@@ -307,19 +313,22 @@ cdef int _slice(
     return 1
 
 
-cdef struct Indexing:  # a part whose place depends on elements that lie in arrays
+cdef struct Indexing:  # the arguments of _take_at: a slice with indices that are read when the work is done
     const Table* table
     const Node* node
     ArrayObject* source
-    char* target  # NULL for an unboxed element
-    char* indices[MOST_INDICES]  # NULL for an unboxed one
-    Value given[MOST_INDICES + 1]  # inputs of the node, the unboxed ones
+    char* target  # NULL for an unboxed result
+    char* indices[MOST_INDICES]  # address of the index in input i + 1; NULL for an unboxed input
+    Value given[MOST_INDICES + 1]  # the inputs by number; a placeholder for an index with an address
 
 
 cdef int _slice_at(
         const Table* table, const Node* node, Value* inputs, ArrayObject* x, Counters* live, Value* outputs,
         Work* work) except -1:
-    """Leave it to take what the indices choose that lie in arrays of no dimensions then; its shape is the same for all."""
+    """Leave a slice in `work`, with indices that are read from arrays without dimensions when the work is done.
+
+    The shape of the result is the same for all indices, and is found with index 0 for those in arrays.
+    """
     cdef Indexing* indexing = <Indexing*>work.arguments
     cdef ArrayObject* index
     cdef Window window
@@ -343,7 +352,7 @@ cdef int _slice_at(
 
 
 cdef inline bint _find(const Indexing* indexing, char** indices, Window* window) noexcept nogil:
-    """Find the elements that the indices choose which lie at these places; say no if one is out of range."""
+    """Set `window` to the elements selected by the indices at these addresses; return False if one is out of range."""
     cdef const Node* node = indexing.node
     cdef Value values[MOST_INDICES + 1]
     cdef uint32_t i
@@ -355,7 +364,7 @@ cdef inline bint _find(const Indexing* indexing, char** indices, Window* window)
 
 
 cdef void _take_at(const void* arguments, int part, int parts) noexcept nogil:
-    """Copy what the indices choose; decline if one is out of range."""
+    """Copy the elements selected by the indices; decline if one is out of range."""
     cdef const Indexing* indexing = <const Indexing*>arguments
     cdef size_t size = output_type(indexing.table, indexing.node, 0).itemsize
     cdef char* target = place_of(arguments, indexing.target)
@@ -369,9 +378,9 @@ cdef void _take_at(const void* arguments, int part, int parts) noexcept nogil:
 
 
 cdef int indices_of_part(Compute compute, const uint64_t* arguments, char** indices, size_t* sizes) noexcept nogil:
-    """Write where the indices lie that choose a part, NULL for one that stays the same, and the bytes of each.
+    """Write the addresses of the indices that select a contiguous part, NULL for a constant one, and their bytes.
 
-    Returns how many there are, or -1 if the work is not to copy a part that lies in order whatever the indices are.
+    Returns the number of indices; -1 if the work does anything but copy a part that is contiguous for all indices.
     """
     cdef const Taking* taking = <const Taking*>arguments
     cdef const Indexing* indexing = <const Indexing*>arguments
@@ -386,14 +395,15 @@ cdef int indices_of_part(Compute compute, const uint64_t* arguments, char** indi
     for i in range(count):
         indices[i] = indexing.indices[i]
         sizes[i] = input_type(indexing.table, indexing.node, i + 1).itemsize
-    # Where the part lies depends on the indices, but neither how large it is, nor how far apart its elements are.
-    if not _choose(indexing.table, indexing.node, indexing.given, indexing.source, <const Key*>indexing.node.params[0], &window):
+    # The place of the part depends on the indices, but neither its size nor its strides do.
+    if not _choose(indexing.table, indexing.node, indexing.given, indexing.source,
+                   <const Key*>indexing.node.params[0], &window):
         return -1
     return count if _lies_in_order(&window, output_type(indexing.table, indexing.node, 0).itemsize) else -1
 
 
 cdef char* part_at(Compute compute, const uint64_t* arguments, char** indices) noexcept nogil:
-    """Return where the part lies which the indices at these places choose; NULL if one is out of range."""
+    """Return the address of the part selected by the indices at these addresses; NULL if one is out of range."""
     cdef const Taking* taking = <const Taking*>arguments
     cdef Window window
     cdef int64_t index

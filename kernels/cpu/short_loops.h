@@ -11,8 +11,9 @@
 
 enum { NO_SHORT_LOOP, SHORT_ADD, SHORT_SUBTRACT, SHORT_MULTIPLY, SHORT_DIVIDE, SHORT_NEGATIVE, SHORT_SQUARE };
 
-/* The result may lie where an operand lies. The compiler makes the vectors: of types longer than those of a processor it
-   makes code that passes each result through memory. */
+/* Computes z[i] = expression of a and b for `count` elements, and returns from the function. The result may have the
+   memory of an operand. Plain C, vectorized by the compiler for each processor: with vector types longer than the
+   processor's vectors, the compiler would pass each result through memory. */
 #define SHORT_LOOP(from_x, from_y, expression) \
     { \
         INDEPENDENT \
@@ -24,6 +25,7 @@ enum { NO_SHORT_LOOP, SHORT_ADD, SHORT_SUBTRACT, SHORT_MULTIPLY, SHORT_DIVIDE, S
         return; \
     }
 
+/* Chooses the loop by which operands are arrays: x_step and y_step are 1 for an array, 0 for a single element. */
 #define SHORT_LOOPS(expression) \
     if (x_step && y_step) \
         SHORT_LOOP(x[i], y[i], expression) \
@@ -33,6 +35,7 @@ enum { NO_SHORT_LOOP, SHORT_ADD, SHORT_SUBTRACT, SHORT_MULTIPLY, SHORT_DIVIDE, S
         SHORT_LOOP(first_x, y[i], expression) \
     SHORT_LOOP(first_x, first_y, expression)
 
+/* Unary operations have the same operand as x and y. */
 #define DEFINE_SHORT_LOOP(name) \
     static FOR_EACH_PROCESSOR void name( \
         int operation, const REAL *x, ptrdiff_t x_step, const REAL *y, ptrdiff_t y_step, REAL *z, ptrdiff_t count) \

@@ -1,4 +1,4 @@
-"""The steps of a fused operation, each over one block of rows. What each means is a row of `kernels/steps.py`."""
+"""The steps of a fused operation, each over one block of rows. The rows of `kernels/steps.py` define their meaning."""
 
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
@@ -19,7 +19,7 @@ cdef enum:
     MOST_OPERANDS = 3  # of an inner loop
 
 
-cdef enum Code:  # as `StepCode`
+cdef enum Code:  # as `StepCode` in kernels/steps.py
     APPLY  # an inner loop
     SIGMOID
     SUM  # of each row
@@ -34,7 +34,7 @@ cdef struct Step:
     Code code
     Loop loop  # APPLY; SUM, MEAN and EXTREME: joins two elements
     void* data  # its last argument
-    int short_loop  # that does the same, or NO_SHORT_LOOP
+    int short_loop  # loop of short_loops.h with the same results, or NO_SHORT_LOOP
     int start, stop  # columns of SLICE and BROADCAST
     int count
     int* operands  # registers, `count` of them
@@ -42,19 +42,19 @@ cdef struct Step:
 
 cdef struct Register:
     npy_intp width  # elements of a row; 1 for a column, 0 for a scalar
-    npy_intp advance  # bytes from one row to the next; 0 if a block always stands at the same place
+    npy_intp advance  # bytes from one row to the next; 0 if every block uses the same memory
     size_t size  # bytes of an element
     char* data  # first element of the current block
-    bint repeated  # one row that stands for all
-    bint by_rows  # made by an inner loop of which an operand has one element for each row
-    int result  # which output, or -1
-    int last_reader  # the register of the last step that reads this one; inputs are read in each block
-    size_t room  # where in the scratch it lies, if it is neither input nor output
-    bint passed_on  # whether another register lies there too
+    bint repeated  # an input with a single row, which is copied to every row of a block of scratch
+    bint by_rows  # made by an inner loop with a column as operand, so the loop runs once for each row
+    int result  # number of the output, or -1
+    int last_reader  # register of the last step that reads this one; for inputs, the number of registers
+    size_t room  # offset in the scratch memory, if it is neither input nor output
+    bint passed_on  # its scratch memory is used by a later register too
 
 
 cdef inline void _apply(const Step* step, const Register* registers, const Register* made, npy_intp rows) noexcept nogil:
-    """Run an inner loop over a block: at one go, or row by row where an operand has one element for each row."""
+    """Run an inner loop over a block: once for all elements, or once for each row if an operand is a column."""
     cdef char* pointers[MOST_OPERANDS + 1]
     cdef npy_intp strides[MOST_OPERANDS + 1]
     cdef npy_intp count = made.width if made.by_rows else made.width * rows
@@ -78,7 +78,7 @@ cdef inline void _apply(const Step* step, const Register* registers, const Regis
 
 cdef inline void run_short_loop(
         int operation, char** pointers, const npy_intp* strides, int num_inputs, size_t size, npy_intp count) noexcept nogil:
-    """Run a loop of ours over elements side by side, or one for all, of 4 or 8 bytes."""
+    """Run a loop of short_loops.h over adjacent elements of 4 or 8 bytes; a stride of 0 repeats an element."""
     cdef int last = num_inputs - 1
     if size == sizeof(float):
         short_loop_float(operation, <float*>pointers[0], strides[0] != 0, <float*>pointers[last], strides[last] != 0,
@@ -90,13 +90,14 @@ cdef inline void run_short_loop(
 
 cdef inline void _copy(
         char* source, size_t source_row, char* target, size_t target_row, size_t size, npy_intp rows) noexcept nogil:
+    """Copy `size` bytes of each row; `source_row` and `target_row` are the bytes from one row to the next."""
     cdef npy_intp r
     for r in range(rows):
         memcpy(target + r * target_row, source + r * source_row, size)
 
 
 cdef inline void _move(const Step* step, const Register* registers, const Register* made, npy_intp rows) noexcept nogil:
-    """Copy columns out of a block, or put blocks side by side."""
+    """Copy the columns of a SLICE, or the rows of all operands of a CONCAT side by side."""
     cdef size_t size = made.size
     cdef const Register* operand
     cdef char* target = made.data
@@ -111,11 +112,12 @@ cdef inline void _move(const Step* step, const Register* registers, const Regist
 
 
 cdef inline void _fold(const Step* step, const Register* operand, const Register* made, npy_intp rows) noexcept nogil:
-    """Join the elements of each row."""
+    """Join the elements of each row by the step's inner loop: SUM, MEAN and EXTREME."""
     cdef char* pointers[3]
     cdef npy_intp strides[3]
     cdef npy_intp count = operand.width
     cdef npy_intp row
+    # As ufunc.reduce: operand 0 and the result are the same element, so that the loop adds up.
     strides[0], strides[1], strides[2] = 0, operand.size, 0
     for row in range(rows):
         pointers[0] = pointers[2] = made.data + row * made.size
@@ -132,7 +134,7 @@ cdef inline void _fold(const Step* step, const Register* operand, const Register
 
 
 cdef inline void _broadcast(const Register* operand, const Register* made, npy_intp rows) noexcept nogil:
-    """Repeat one element, or one for each row, along rows."""
+    """Repeat a scalar, or the element of each row of a column, along the rows of the result."""
     cdef npy_intp row
     for row in range(rows):
         repeat(made.data + row * made.width * made.size, operand.data + row * operand.width * operand.size, made.size,
@@ -158,15 +160,19 @@ cdef inline bint is_elementwise(const Step* step) noexcept nogil:
 
 
 cdef inline bint find_width(const Step* step, const Register* registers, Register* made) noexcept nogil:
-    """Find the width of a step's result; say no if its operands do not fit: the rule `result_width`, for each run."""
+    """Set the width of a step's result; return False if the operands are incompatible.
+
+    The same rule as `result_width` in kernels/steps.py, for the widths of a run.
+    """
     cdef const Register* operand
-    cdef bint whole = step.code == BROADCAST
+    cdef bint has_all_rows = step.code == BROADCAST
     cdef int k
     made.width, made.by_rows = 0, False
     for k in range(step.count):
         operand = &registers[step.operands[k]]
-        whole = whole or (operand.width != 0 and not operand.repeated)
+        has_all_rows = has_all_rows or (operand.width != 0 and not operand.repeated)
         if is_elementwise(step):
+            # Operands of different widths: one has to be a column, which is repeated along the rows.
             if operand.width != 0 and made.width != 0 and operand.width != made.width:
                 if operand.width != 1 and made.width != 1:
                     return False
@@ -186,4 +192,4 @@ cdef inline bint find_width(const Step* step, const Register* registers, Registe
                 return False
         else:
             made.width = 1
-    return whole and made.width > 0
+    return has_all_rows and made.width > 0

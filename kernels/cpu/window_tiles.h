@@ -1,10 +1,14 @@
-/* Products whose left factor is gathered as it is read, for one instruction set and one type of elements: see
-   each_vector.h.
+/* Matrix products whose left factor is gathered from an image while it is read, for convolutions. The file is included
+   once for each instruction set and element type, for which each_vector.h defines NAME, REAL, VECTOR, LANES and others.
 
-   Each element is one chain: fma(a, b, sum) in the order of segments and of what is in them, then added to what is
-   there already if it adds. So neither the instruction set nor how a product is cut changes a bit of the result. */
+   Every element of the result is one chain of fma(a, b, sum), in the order of the segments and of the elements in them,
+   and is then added to the old element if `adds`. So neither the instruction set nor the division into tiles changes a
+   bit of the result. */
 
-/* A tile of `rows` by `vectors`, both known where this is inlined, so that its sums stay in registers. */
+/* Computes a tile of `rows` rows and `vectors` vectors of columns, both constant where this is inlined, so that the
+   sums stay in registers. Row r of the left factor has its elements at a[r] + offset, for the offsets of the segments
+   `s` (window.h). The rows of `b` are b_step elements apart, those of the result `c` c_row elements. `last` is the
+   number of columns in the last vector, 0 if it is full. */
 static inline __attribute__((always_inline)) TARGET void NAME(window_tile)(
     const int rows, const int vectors, int last, const REAL *const *a, const Segments *s, const REAL *b, size_t b_step,
     REAL *c, size_t c_row, int adds)
@@ -43,7 +47,8 @@ static inline __attribute__((always_inline)) TARGET void NAME(window_tile)(
         }
 }
 
-/* What is done to a tile when it is there; not where its sums are in registers, which leaves too few for them. */
+/* Adds the bias, applies ReLU and the mask `where` to a finished tile, each unless NULL or 0. In a pass over memory and
+   not in window_tile, whose sums would then have too few registers. */
 static __attribute__((noinline)) TARGET void NAME(finish_tile)(
     int rows, int columns, REAL *c, size_t c_row, const REAL *bias, int relu, const REAL *where)
 {
@@ -64,6 +69,8 @@ static __attribute__((noinline)) TARGET void NAME(finish_tile)(
     }
 }
 
+/* Cases of a switch over `rows`, which make both arguments of window_tile constant. Tiles of 7 rows or more have at
+   most two vectors. */
 #define TILE(rows, vectors) NAME(window_tile)(rows, vectors, last, a, s, b, b_step, c, c_row, adds)
 #define TILES(rows) \
     case rows: \
@@ -81,8 +88,8 @@ static __attribute__((noinline)) TARGET void NAME(finish_tile)(
             TILE(rows, 2); \
         break;
 
-/* Tiles of a panel's columns and up to MOST_TILE_ROWS rows, or more (`tile_rows` in window.h) of two vectors: b is a panel,
-   or rows in which as much may be read; its rows lie `b_step` apart, what the next tile reads of them `b_next`. */
+/* Multiplies `rows` rows, at most `tile_rows` of window.h, by the columns of a panel, tile by tile. `b` is a packed
+   panel, or rows with as much readable memory; its rows are b_step elements apart, and the columns of tiles b_next. */
 static TARGET void NAME(multiply_windows)(
     int rows, int columns, const REAL *const *a, const Segments *s, const REAL *b, size_t b_step, size_t b_next, REAL *c,
     size_t c_row, int adds, const REAL *bias, int relu, const REAL *where)
@@ -116,7 +123,8 @@ static TARGET void NAME(multiply_windows)(
     }
 }
 
-/* Convolutions of each channel for itself: sums of a row of channels over the places of a window. */
+/* Depthwise convolution at one pixel: for each channel, the sum over the places of a window. Row i of the filter `b`
+   has the weights of all channels for place i; the image's channels at this place are at a + offsets[i]. */
 static TARGET void NAME(multiply_channels)(
     size_t channels, const REAL *a, const Segments *s, const REAL *b, REAL *c)
 {
@@ -144,7 +152,8 @@ static TARGET void NAME(multiply_channels)(
     }
 }
 
-/* The gradient of their filters: for one place of the window, sums over pixels of so many vectors of channels. */
+/* Gradient of a depthwise filter: for one place of the window and `vectors` vectors of channels, the sums over pixels
+   of the products of the image `a` and the cotangent `g`. With `last`, a single vector of `last` channels. */
 static inline __attribute__((always_inline)) TARGET void NAME(sum_vectors)(
     const int vectors, int last, size_t channels, const REAL *a, const Segments *s, const REAL *g, REAL *c, int adds)
 {
@@ -168,6 +177,7 @@ static inline __attribute__((always_inline)) TARGET void NAME(sum_vectors)(
     }
 }
 
+/* The same for all channels, four vectors at a time. */
 static TARGET void NAME(sum_channels)(
     size_t channels, const REAL *a, const Segments *s, const REAL *g, REAL *c, int adds)
 {

@@ -1,4 +1,4 @@
-"""What has memory of a device: the arrays that instances, loops and resources hold, for errors and statistics."""
+"""Holders of a device's memory: instances, loops and resources with their bytes, for errors and statistics."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
@@ -20,7 +20,7 @@ from tagloom.kernels.scheduler.series cimport Series
 
 
 cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
-    """Return (bytes, operation, tag or None, user's line) of what holds memory, each array once."""
+    """Return (bytes, label, tag or None, user's line or None) for each holder of memory; each array counts once."""
     found = _resources_in(pool, getattr(step, "resources", ()))
     for node in compiled.plan.nodes:
         if node.kind == Kind.CONST:
@@ -43,30 +43,33 @@ cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object st
 
 
 cpdef list shared_allocations(Pool pool):
-    """Return (bytes, label, None, None) of what others have that share the limit of a pool, if any do."""
+    """Return (bytes, label, None, None) for the memory of other pools that share a pool's limit, if there is any."""
     cdef int64_t size = pool.store.budget.live - pool.store.live
     return [(size, "what shares the memory budget: other sessions, or devices", None, None)] if size > 0 else []
 
 
 def resource_allocations(resources, Pool pool):
-    """Return (bytes, label, None, None) of what resources hold of the memory that a pool counts, each array once."""
+    """Return (bytes, label, None, None) for each resource with memory that a pool counts; each array counts once."""
     return list(_resources_in(pool, resources).values())
 
 
 class Found(dict):
-    """What has memory, by the id of an array, series or resource.
+    """Holders of memory: (bytes, label, tag, line) by the id of an array, series or resource.
 
     Attributes
     ----------
     byte_counter : ByteCounter or None
-        Says what is in the memory, where not all arrays of a plan are.
+        Counter of the device's memory, if the arrays of the plan may be in other memory too.
     counted : set of int
-        Ids of resources that were looked at, and of arrays whose bytes stand at the resource or series that holds them.
+        Ids of resources already added, and of arrays whose bytes are included in a resource or series.
     """
 
 
 cdef object _resources_in(Pool pool, object resources):
-    """Begin with what outlives the step: an array that a variable and an edge both hold is the variable's."""
+    """Return a Found with the resources that outlive the step.
+
+    They come first, so that an array on an edge that a variable holds as well is counted as the variable's.
+    """
     found = Found()
     found.byte_counter = None if pool.is_allocator else pool
     found.counted = set()
@@ -76,12 +79,12 @@ cdef object _resources_in(Pool pool, object resources):
 
 
 cdef int _add_resource(object found, object resource, Pool pool, str label, object source) except -1:
-    """Add all that a resource holds as one; with a pool only what the pool counts, as others are on other devices."""
+    """Add all arrays of a resource as one holder; with a pool only the arrays that the pool counts."""
     cdef int64_t size = 0
     found.counted.add(id(resource))
     for array in resource.arrays():
         owner = _owner(array)
-        if id(owner) in found or id(owner) in found.counted or not _takes(found, owner):
+        if id(owner) in found or id(owner) in found.counted or not _is_in_memory(found, owner):
             continue
         if pool is None or pool.counts(owner):
             found.counted.add(id(owner))
@@ -92,14 +95,14 @@ cdef int _add_resource(object found, object resource, Pool pool, str label, obje
 
 
 cdef dict _producers(plan):
-    """Return the node that makes each input of each node."""
+    """Return the number of the node that makes each input, by (number of the node, number of the input)."""
     return {
         edge: i for i, outputs in enumerate(plan.data_edges) for edges in outputs for edge in edges
     }
 
 
 cdef int _add_frame(object found, Machine* m, Frame* frame, CompiledPlan compiled, dict producers) except -1:
-    """Add what the iterations of a frame and the frames inside them hold."""
+    """Add the values of a frame, of its iterations and of the frames inside them."""
     cdef Iteration* it = frame.oldest
     cdef uint32_t i
     for i in range(frame.type.num_series):
@@ -119,7 +122,7 @@ cdef int _add_frame(object found, Machine* m, Frame* frame, CompiledPlan compile
 
 
 cdef int _add_iteration(object found, Machine* m, Iteration* it, CompiledPlan compiled, dict producers) except -1:
-    """Add what the instances of an iteration have been given."""
+    """Add the inputs that have arrived at the instances of an iteration."""
     cdef uint32_t i, k
     for i in range(m.table.num_nodes):
         if &m.table.frames[m.table.nodes[i].frame] != it.frame.type:
@@ -144,38 +147,38 @@ cdef int _add_sent(
 
 cdef int _add_value(
         object found, Value value, CompiledPlan compiled, uint32_t producer, Frame* frame, int64_t number) except -1:
-    """Add an array by the node that made it."""
+    """Add a value on an edge under the name and tag of the node that made it."""
     if value.form != OBJECT:
         return 0
     node = compiled.plan.nodes[producer]
     tag = f"{node.name}@{frame_path_of(frame, compiled)}/{number}"
     held = <object><PyObject*>value.bits
     if isinstance(held, Series):
-        return _add_each(found, <Series>held, f"values saved for {node.name}", None, node.source)
-    if isinstance(held, Resource):  # of this step, or it was looked at before
+        return _add_all_of_series(found, <Series>held, f"values saved for {node.name}", None, node.source)
+    if isinstance(held, Resource):  # of this step alone, unless added before
         return 0 if id(held) in found.counted else _add_resource(found, held, None, held.label, node.source)
     return _add(found, held, node.name, tag, node.source)
 
 
 cdef int _add_series(
         object found, Series series, Machine* m, Frame* frame, CompiledPlan compiled, uint32_t rank) except -1:
-    """Add what a loop has saved so far."""
+    """Add the values that a loop has saved so far, under the name of the node that pushes them."""
     index = frame.type - m.table.frames
     for node in compiled.plan.nodes:
         if node.kind == Kind.SERIES_PUSH and node.frame == index and node.index == rank:
-            return _add_each(found, series, f"values saved by {node.name}", None, node.source)
+            return _add_all_of_series(found, series, f"values saved by {node.name}", None, node.source)
     return 0
 
 
-cdef int _add_each(object found, Series series, str operation, object tag, object source) except -1:
-    """Add all that a series holds as one, without what is there already."""
+cdef int _add_all_of_series(object found, Series series, str operation, object tag, object source) except -1:
+    """Add all arrays of a series as one holder, except arrays already counted."""
     cdef int64_t i, size = 0
     if series.parent is not None:
-        return _add_each(found, series.parent, operation, tag, source)
+        return _add_all_of_series(found, series.parent, operation, tag, source)
     arrays = [array for array in series.arrays if array is not None]
     arrays += [<object><PyObject*>series.slots[i].bits for i in range(series.capacity) if series.slots[i].form == OBJECT]
     for owner in map(_owner, arrays):
-        if not (id(owner) in found or id(owner) in found.counted) and _takes(found, owner):
+        if not (id(owner) in found or id(owner) in found.counted) and _is_in_memory(found, owner):
             found.counted.add(id(owner))
             size += owner.nbytes
     if size:
@@ -184,21 +187,22 @@ cdef int _add_each(object found, Series series, str operation, object tag, objec
 
 
 cdef int _add(object found, object held, str operation, object tag, object source) except -1:
-    """Add an array, or that which it is a view of, unless it is there."""
+    """Add an array, or the array of which it is a view, unless already counted. Scalars of 8 bytes do not count."""
     owner = _owner(held)
-    if id(owner) not in found.counted and _takes(found, owner) and owner.nbytes > 8:
+    if id(owner) not in found.counted and _is_in_memory(found, owner) and owner.nbytes > 8:
         found.setdefault(id(owner), (owner.nbytes, operation, tag, source))
     return 0
 
 
-cdef bint _takes(object found, object owner) except -1:
-    """Say whether something is an array in the memory that is looked at, or stands for one."""
+cdef bint _is_in_memory(object found, object owner) except -1:
+    """Return True for an array in the device's memory, and for a SwappableArray, whose array may be there."""
     if found.byte_counter is None or isinstance(owner, SwappableArray):
         return isinstance(owner, np.ndarray | SwappableArray)
     return found.byte_counter.counts(owner)
 
 
 cdef object _owner(object array):
+    """Return the array that owns the memory of a view, of a SwappableArray, or of an array itself."""
     if isinstance(array, SwappableArray) and array.array is not None:
         array = array.array
     while (base := getattr(array, "base", None)) is not None and isinstance(base, type(array)):

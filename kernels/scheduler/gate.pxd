@@ -1,9 +1,9 @@
-"""Iterations begin only while memory allows: as many as the limit of a device's pool has room for.
+"""Admission of loop iterations under a memory limit: as many run at once as a device's pool has room for.
 
-What an iteration takes is counted on an account of its own. The first of a loop runs alone; the largest so far says
-what those after it should need, which is reserved for each from its beginning on. Of a loop that reads what another has
-saved the second runs alone as well: the first often finds zeros where others find values. See
-docs/design/0011-memory-limits.md.
+The bytes of an iteration are counted on an account of its own. The first iteration of a loop runs alone. From then on
+the largest iteration so far is the estimate of a further one, and is reserved for it when it begins. In a backward
+loop, which reads the values saved by another loop, the second iteration runs alone as well: the first one often finds
+zeros where others find values. See docs/design/0011-memory-limits.md.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -18,23 +18,23 @@ cdef enum:
 
 
 cdef struct MemoryGate:
-    Store* store  # of the pool whose limit is kept
+    Store* store  # of the pool with the limit
     FrameType* frames  # of the plan
-    int64_t* iteration_bytes  # by frame of the plan: most bytes that an iteration took in this step, or UNKNOWN
-    bint* is_representative  # by frame of the plan: whether that is known of one that is not the first of its loop
-    Frame* held  # chain of frames with values for an iteration that has not begun
-    uint32_t parked  # instances that wait for memory
+    int64_t* iteration_bytes  # by frame type: most bytes of an iteration that ended in this step, or UNKNOWN
+    bint* is_representative  # by frame type: an iteration has ended that was not the first of its loop
+    Frame* held  # first of the frames whose next iteration waits, linked by `next_held`, oldest first
+    uint32_t parked  # number of instances that wait for memory
 
 
 cdef inline Account* account_of(const Iteration* it) noexcept nogil:
-    """Return the account of an iteration, or of the nearest around it; NULL outside loops."""
+    """Return the account of an iteration, or of the nearest enclosing iteration that has one; NULL outside loops."""
     while it.account == NULL and it.frame.parent != NULL:
         it = it.frame.parent
     return <Account*>it.account
 
 
 cdef inline int64_t reserved_around(const Account* account) noexcept nogil:
-    """Return what an account and those around it should still need."""
+    """Return the bytes reserved for an account and all its parents."""
     cdef int64_t total = 0
     while account != NULL:
         total += reserved_by(account)
@@ -43,7 +43,7 @@ cdef inline int64_t reserved_around(const Account* account) noexcept nogil:
 
 
 cdef inline bint is_oldest(const Iteration* it) noexcept nogil:
-    """Say whether no iteration of the loops around comes before this one."""
+    """Return True if an iteration is the oldest one of its frame, as are all iterations around it."""
     while it.frame.parent != NULL:
         if it != it.frame.oldest:
             return False
@@ -52,7 +52,7 @@ cdef inline bint is_oldest(const Iteration* it) noexcept nogil:
 
 
 cdef inline bint is_backward(const Iteration* it) noexcept nogil:
-    """Say whether it is of a loop that reads, and so gives back, what another has saved."""
+    """Return True for an iteration in a backward loop, which reads, and so releases, values saved by another loop."""
     while it.frame.parent != NULL:
         if it.frame.type.backward:
             return True
@@ -61,25 +61,25 @@ cdef inline bint is_backward(const Iteration* it) noexcept nogil:
 
 
 cdef inline bint admits_iteration(const MemoryGate* gate, const Frame* frame) noexcept nogil:
-    """Say whether the next iteration of a frame may begin: there are bytes for one, neither used nor reserved."""
+    """Return True if the next iteration of a frame may begin: it fits beside the used and the reserved bytes."""
     cdef int64_t need = gate.iteration_bytes[frame.type - gate.frames]
     if frame.alive == 0:
-        return True  # a loop without an iteration could never go on, nor give anything back
+        return True  # without a running iteration the loop would never go on, nor release memory
     if frame.type.backward and not gate.is_representative[frame.type - gate.frames]:
-        return False  # iteration 0 may have found zeros, or values that never left: iteration 1 runs alone too
+        return False  # iteration 0 may have found zeros, or values that were never swapped out: 1 runs alone too
     if frame.alive >= frame.type.window or gate.parked != 0 or need == UNKNOWN:
-        return False  # where instances are parked, new iterations must not take what these wait for
-    # What the iterations around this loop have reserved is for the work inside them, of which this iteration is a part.
-    # So it is left out, or an outer iteration would keep its own inner loop from running.
+        return False  # new iterations must not take the memory that parked instances wait for
+    # The reservations of the enclosing iterations are for work inside of them, of which this iteration is a part. They
+    # do not count here, otherwise an outer iteration would keep its own inner loop from running.
     need += gate.store.budget.live + gate.store.budget.reserved - reserved_around(account_of(frame.parent))
     return need <= gate.store.budget.limit
 
 
 cdef inline void hold_frame(MemoryGate* gate, Frame* frame) noexcept nogil:
-    """Keep a frame in mind whose next iteration may not begin yet, and count that, for reports."""
+    """Append a frame whose next iteration has to wait to the held ones; count the cause for reports."""
     cdef Frame** place = &gate.held
     if frame.is_held:
-        return  # all its NextIterations come by here
+        return  # each NextIteration of the frame calls this
     if frame.alive >= frame.type.window:
         frame.type.counts.held_back += 1
     else:
@@ -92,7 +92,7 @@ cdef inline void hold_frame(MemoryGate* gate, Frame* frame) noexcept nogil:
 
 
 cdef inline void release_frame(MemoryGate* gate, Frame* frame) noexcept nogil:
-    """Forget a frame whose next iteration begins."""
+    """Remove a frame whose next iteration begins from the held ones."""
     cdef Frame** place = &gate.held
     if not frame.is_held:
         return
@@ -103,14 +103,17 @@ cdef inline void release_frame(MemoryGate* gate, Frame* frame) noexcept nogil:
 
 
 cdef inline void begin_iteration(MemoryGate* gate, Iteration* it) noexcept nogil:
-    """Count what an iteration takes from now on."""
+    """Open the account of an iteration that begins, with the estimate as its expected bytes."""
     cdef int64_t need = gate.iteration_bytes[it.frame.type - gate.frames]
     release_frame(gate, it.frame)
     it.account = open_account(gate.store, account_of(it), max(need, 0))
 
 
 cdef inline void end_iteration(MemoryGate* gate, Iteration* it) noexcept nogil:
-    """Note what an iteration took; one that only found that the loop is over says nothing about others."""
+    """Close the account of an iteration, and update the estimate.
+
+    The last iteration only finds that the loop is over, so its bytes are no estimate of others.
+    """
     cdef int64_t* need = &gate.iteration_bytes[it.frame.type - gate.frames]
     if it.account == NULL:
         return

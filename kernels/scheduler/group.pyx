@@ -1,8 +1,8 @@
-"""The machines of one step, one for each device, with the face of a single one.
+"""Group of the step machines of a partitioned step, one for each device, with the interface of a single StepMachine.
 
-Each has its own queue, frames and windows; they know of each other only through the rendezvous. A machine that a message
-gives something to do is woken, and a drain visits those awake, the first first: a machine runs until nothing is ready
-there or the time is over, in a private context of its device.
+Each machine has its own queue, frames and windows; machines communicate only through the rendezvous. A message that
+makes an instance ready wakes its machine. A drain visits awake machines in the order in which they were woken: each
+runs, in a private context of its device, until nothing is ready there or the time is over.
 
 See docs/design/0009-devices.md.
 """
@@ -52,12 +52,12 @@ cdef class MachineGroup:
     Parameters
     ----------
     machines : list of StepMachine
-        One for each device that has something to do; all given `rendezvous`.
+        One for each device with operations of the step; all share `rendezvous`.
     contexts : list of KernelContexts
         Of the devices, in the same order.
     rendezvous : Rendezvous
     fetches : list of (int, int)
-        For each fetch the machine and the number it has there.
+        The machine of each fetch, and its number among the fetches of the machine.
 
     Notes
     -----
@@ -68,7 +68,8 @@ cdef class MachineGroup:
 
     cdef object __weakref__
 
-    cdef list machines, contexts, places
+    cdef list machines, contexts
+    cdef list places  # of the fetches: (machine, number there)
     cdef list private  # by machine: the context that it runs in, None before its first visit
     cdef list limited  # numbers of the machines whose memory has a limit
     cdef readonly Rendezvous rendezvous
@@ -80,7 +81,7 @@ cdef class MachineGroup:
         self.private = [None] * len(machines)
         rendezvous.track_runnable(len(machines))
         for i, each in enumerate(machines):
-            (<StepMachine>each).patience = 0
+            (<StepMachine>each).patience = 0  # seconds to wait for workers in a visit: the group waits itself
             (<StepMachine>each).machine.number = i
         self.limited = [i for i, each in enumerate(machines) if (<StepMachine>each).machine.gate != NULL]
         rendezvous.group = ref(self)
@@ -93,15 +94,15 @@ cdef class MachineGroup:
         Returns
         -------
         bool
-            Whether more are ready.
+            True if more instances are ready.
 
         Raises
         ------
         BaseException
-            What a kernel raised that is no Exception; the step has then failed.
+            An error of a kernel that is no Exception, such as KeyboardInterrupt; the step has then failed.
         """
         cdef double deadline = now() + seconds
-        cdef int budget = SLICE  # one for all visits, most of which are short: few look at the clock
+        cdef int budget = SLICE  # instances until a look at the clock; shared by all visits, most of which are short
         cdef int64_t i
         self._wake_ready(deadline)
         try:
@@ -116,7 +117,7 @@ cdef class MachineGroup:
         return self.failed is None and any([(<StepMachine>each).is_ready() for each in self.machines])
 
     cdef int _wake_ready(self, double deadline) except -1:
-        """Wake the machines that have something ready; visit those that workers may have given something to do."""
+        """Wake the machines with ready instances; visit the others with work at workers, which may have ended."""
         cdef StepMachine machine
         for i, each in enumerate(self.machines):
             machine = <StepMachine>each
@@ -126,7 +127,7 @@ cdef class MachineGroup:
         return 0
 
     cdef bint _ask_workers(self, double deadline) except -1:
-        """Deliver what workers have done; if that is nothing, wait for the first of them. Say whether any came."""
+        """Deliver the results of workers; if there are none, wait a while for one. Return True if any was delivered."""
         busy = [i for i, each in enumerate(self.machines) if each.offloaded]
         for patience in (0.0, PATIENCE):
             for i in busy:
@@ -140,7 +141,7 @@ cdef class MachineGroup:
         return False
 
     cdef bint _find_room(self, double deadline) except -1:
-        """Visit a machine for which memory was given back, perhaps by others; say whether there was one."""
+        """Visit a machine whose parked instances may find released memory; return False if there is none."""
         for i in self.limited:
             if (<StepMachine>self.machines[i]).is_ready():
                 self._visit(i, deadline, SLICE)
@@ -148,7 +149,7 @@ cdef class MachineGroup:
         return False
 
     cdef bint _retry_parked(self) except -1:
-        """Let one machine try what a limit of memory keeps waiting, if nothing is on its way on any of them."""
+        """Let one machine retry parked instances if no machine has other work under way; return True if one did."""
         if not self.limited or self.offloaded or self.pending:
             return False
         for i in self.limited:
@@ -158,7 +159,7 @@ cdef class MachineGroup:
         return False
 
     cdef int _visit(self, int i, double deadline, int budget) except -1:
-        """Let a machine run, as `StepMachine.visit` says, and wake it again if it was not done."""
+        """Run a machine by `StepMachine.visit`, in its context, and wake it again if instances are left."""
         cdef StepMachine machine = <StepMachine>self.machines[i]
         context = self.private[i]
         if context is None:
@@ -173,7 +174,7 @@ cdef class MachineGroup:
             self._look_after(machine)
 
     cdef int _look_after(self, StepMachine machine) except -1:
-        """Stop all when one has failed (rule 44); a key that stands for two frames is a failure too."""
+        """Stop all machines when one has failed (rule 44). Two frames with one id are a failure too."""
         if self.rendezvous.table.id_collision:
             machine.abort(RuntimeError("internal error: two frames of different loops or iterations have one id"))
         if machine.failure is not None and self.failed is None:
@@ -182,6 +183,7 @@ cdef class MachineGroup:
         return 0
 
     cdef int _stop_others(self, object error) except -1:
+        """Abort the machines that have not failed themselves."""
         for each in self.machines:
             if (<StepMachine>each).failure is None:
                 each.abort(error)
@@ -195,7 +197,7 @@ cdef class MachineGroup:
         return found
 
     def finish(self, ticket, result):
-        """Deliver what an asynchronous instance gave; drain afterwards."""
+        """Deliver the result of an asynchronous instance; to be followed by a drain."""
         i, number = ticket
         (<KernelContexts>self.contexts[i]).run(self.machines[i].finish, number, result)
         self._look_after(self.machines[i])
@@ -207,13 +209,13 @@ cdef class MachineGroup:
         self._look_after(self.machines[i])
 
     def abort(self, exception):
-        """Stop the step: drop all ready work and all values. An earlier error stays."""
+        """Stop the step: drop all ready instances and all values. An earlier error stays its failure."""
         if self.failed is None:
             self.failed = self.machines[0]
         self._stop_others(exception)
 
     def close(self):
-        """Release everything; more than once is fine."""
+        """Release everything; closing twice is allowed."""
         for each in self.machines:
             each.close()
         for i, context in enumerate(self.private):
@@ -223,49 +225,50 @@ cdef class MachineGroup:
 
     @property
     def failure(self):
-        """What failed first, as `StepMachine.failure`."""
+        """The first failure, as `StepMachine.failure`, or None."""
         return None if self.failed is None else self.failed.failure
 
     @property
     def compiled(self):
-        """The compiled plan that `failure` speaks of."""
+        """The compiled plan of the machine with `failure`; of the first machine if there is none."""
         return (<StepMachine>(self.failed or self.machines[0])).compiled
 
     def switch_outcomes(self):
-        """Return which way the Switches of the root frames went, as `StepMachine` does, but by their names."""
+        """Return the outcomes of the root frames' Switches, as `StepMachine.switch_outcomes`, but by name."""
         return {
-            each.compiled.plan.nodes[i].name: went for each in self.machines for i, went in each.switch_outcomes().items()
+            each.compiled.plan.nodes[i].name: outcome
+            for each in self.machines for i, outcome in each.switch_outcomes().items()
         }
 
     @property
     def submits(self):
-        """What each machine asks when its kernels are over."""
+        """The `submit` callback of each machine."""
         return [(<StepMachine>each).submit for each in self.machines]
 
     @property
     def swaps(self):
-        """What keeps the values that loops save, for each machine that has something that does."""
+        """The swappers of the machines that have one."""
         return [(<StepMachine>each).swap for each in self.machines if (<StepMachine>each).swap is not None]
 
     @property
     def done(self):
-        """Whether nothing is ready, on its way or awaited from peers."""
+        """True if nothing is ready, on its way or awaited from peers."""
         return all([each.done for each in self.machines]) and not self.rendezvous.awaits_peers
 
     @property
     def can_progress(self):
-        """Whether a drain would find something to run, or memory was given back for which something waits."""
+        """True if a drain would find ready instances, or parked ones that may find released memory."""
         return any([(<StepMachine>each).is_ready() for each in self.machines])
 
     @property
     def blocked_on_memory(self):
-        """Whether nothing goes on before memory is given back from outside; a message of a peer may do that too."""
+        """True if the step waits for memory that only others can release; a message of a peer may release some too."""
         if self.failed is not None or self.offloaded or self.pending or self.rendezvous.awaits_peers:
             return False
         return any([self.machines[i].blocked_on_memory for i in self.limited])
 
     def fail_out_of_memory(self):
-        """Fail the step, since nothing will give memory to what is parked."""
+        """Fail the step, because no memory will be released for its parked instances."""
         for i in self.limited:
             if self.machines[i].blocked_on_memory:
                 self.machines[i].fail_out_of_memory()
@@ -274,7 +277,7 @@ cdef class MachineGroup:
 
     @property
     def bytes_held(self):
-        """Bytes that each machine has made: those in use, and the most so far; zeros where there is no limit."""
+        """Bytes in use by arrays of each machine, and their maximum so far; zeros for a machine without a limit."""
         return [
             (each.held_bytes, each.most_held_bytes) if i in self.limited else (0, 0)
             for i, each in enumerate(self.machines)
@@ -282,9 +285,9 @@ cdef class MachineGroup:
 
     @property
     def stuck(self):
-        """Whether a step that is done has instances that wait for messages, or messages for no instance: an internal error.
+        """True if a step that is done has instances that wait for messages, or messages for no instance.
 
-        A part of a step that waits for a silent peer is not done, so it is never stuck.
+        This is an internal error. A part of a step that waits for a silent peer is not done, so it is never stuck.
         """
         return self.failed is None and self.done and self.rendezvous.waiting > 0
 
@@ -295,16 +298,16 @@ cdef class MachineGroup:
 
     @property
     def offloaded(self):
-        """Whether workers have something of this step."""
+        """True if workers have work of this step."""
         return any([each.offloaded for each in self.machines])
 
     def expect(self, descriptor):
-        """Have a descriptor written to when a worker has done its work; say False if that has happened already."""
+        """Ask workers to write to a descriptor when they have done some work; return False if some is done already."""
         return all([each.expect(descriptor) for each in self.machines])
 
     @property
     def fetches(self):
-        """What was fetched: an array each, DEAD where no value came."""
+        """The fetched values, in the order of the step's fetches: arrays, or DEAD for a dead value."""
         found = [each.fetches for each in self.machines]
         return [found[i][k] for i, k in self.places]
 
@@ -356,7 +359,7 @@ cdef class MachineGroup:
         return lines
 
     def dump(self):
-        """Return lines that say what each iteration waits for, runs and holds, by machine, and what waits at channels."""
+        """Return lines about the waiting, running and held values of each iteration, by machine, and about channels."""
         found = []
         for each in self.machines:
             lines = each.dump()

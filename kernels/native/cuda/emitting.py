@@ -17,13 +17,14 @@ from .values import Value, has_type
 if TYPE_CHECKING:
     from .writer import Writer
 
+# Emitter of an operation: emit(writer, computation, values of its inputs, instruction).
 Emit = Callable[["Writer", Computation, Sequence[Value], Instruction], None]
-
+# Emitter of an instruction code: do(writer, number of the instruction, instruction).
 Do = Callable[["Writer", int, Instruction], None]
 
 _instructions: dict[Code, Do] = {}
-_emitters: dict[str, tuple[Emit, str, tuple[int, ...]]] = {}
-_ufuncs: dict[str, tuple[Emit, str]] = {}
+_emitters: dict[str, tuple[Emit, str, tuple[int, ...]]] = {}  # by type: emitter, kinds, shapes of `emits_operations`
+_ufuncs: dict[str, tuple[Emit, str]] = {}  # by name and kind of the first input: emitter, kind
 
 
 def emits_code(code: Code) -> Callable[[Do], Do]:
@@ -61,7 +62,7 @@ def emits_operations(*types: str, kinds: str = "biuf", shapes: tuple[int, ...] =
 
 
 def emit_ufunc(name: str, kinds: str, emit: Emit) -> None:
-    """Register an emitter of a ufunc for inputs of some kinds of dtypes, unless one is registered."""
+    """Register an emitter of a ufunc for a first input of some kinds of dtypes; earlier registrations stay."""
     for kind in kinds:
         _ufuncs.setdefault(f"{name} {kind}", (emit, kind))
 
@@ -85,5 +86,5 @@ def can_emit(computation: Computation, dtypes: Sequence[np.dtype[Any]]) -> bool:
 
 
 def shape_inputs(type: str) -> tuple[int, ...]:
-    """Return the inputs of an operation that determine shapes."""
+    """Return the positions of the inputs of an operation that determine shapes."""
     return _emitters[type][2] if type in _emitters else ()

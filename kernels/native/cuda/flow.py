@@ -21,14 +21,15 @@ def _emit_compute(w: Writer, i: int, each: Instruction) -> None:
 
 @emits_code(Code.MOVE)
 def _emit_move(w: Writer, i: int, each: Instruction) -> None:
-    """Copy registers to registers, all at once: sources overwritten by an earlier copy are saved first."""
+    """Copy registers to registers, as if at once: a source that another copy overwrites is saved first."""
     pairs = [pair for pair in zip(each.inputs, each.outputs, strict=True) if pair[0] != pair[1]]
     sources = [w.value(source) for source, _ in pairs]
     targets = [w.make(target, value.shape) for (_, target), value in zip(pairs, sources, strict=True)]
     memories = [target.memory for target in targets]
     for k, source in enumerate(sources):
-        if source.memory and source.memory in memories[:k] + memories[k + 1 :]:
-            sources[k] = _set_aside(w, f"m{i}_{k}", source)
+        others = memories[:k] + memories[k + 1 :]
+        if source.memory and source.memory in others:
+            sources[k] = _save_array(w, f"m{i}_{k}", source)
     for source, target in zip(sources, targets, strict=True):
         if not source.is_element:
             _copy_array(w, source, target)
@@ -41,24 +42,24 @@ def _copy_array(w: Writer, source: Value, target: Value) -> None:
     w.assign(target, f"{source.code}[i]")
 
 
-def _set_aside(w: Writer, name: str, source: Value) -> Value:
-    """Return a copy of an array."""
-    aside = Value(source.dtype, source.shape, w.allocate_memory(name, source.dtype, source.size), name)
-    _copy_array(w, source, aside)
-    return aside
+def _save_array(w: Writer, name: str, source: Value) -> Value:
+    """Return a copy of an array in new memory with a name."""
+    saved = Value(source.dtype, source.shape, w.allocate_memory(name, source.dtype, source.size), name)
+    _copy_array(w, source, saved)
+    return saved
 
 
 def _move_elements(w: Writer, pairs: Sequence[tuple[Value, Value]]) -> None:
-    """Copy variables to variables, through temporaries for overwritten sources."""
+    """Copy variables to variables, through temporaries for sources that are targets as well."""
     codes = {target.code for _, target in pairs}
-    aside = [k for k, (source, _) in enumerate(pairs) if source.code in codes]
-    # a scope for the temporaries: several moves may use equal names
-    w.lines += ["{"] * bool(aside)
-    for k in aside:
+    saved = [k for k, (source, _) in enumerate(pairs) if source.code in codes]
+    # a scope for the temporaries, if any: several moves may use equal names
+    w.lines += ["{"] * bool(saved)
+    for k in saved:
         w.add_line(f"{c_type(pairs[k][0].dtype)} t{k} = {pairs[k][0].code};")
     for k, (source, target) in enumerate(pairs):
-        w.add_line(f"{target.code} = {f't{k}' if k in aside else source.code};")
-    w.lines += ["}"] * bool(aside)
+        w.add_line(f"{target.code} = {f't{k}' if k in saved else source.code};")
+    w.lines += ["}"] * bool(saved)
 
 
 @emits_code(Code.COUNT)
@@ -68,7 +69,7 @@ def _emit_count(w: Writer, i: int, each: Instruction) -> None:
 
 @emits_code(Code.JUMP)
 def _emit_jump(w: Writer, i: int, each: Instruction) -> None:
-    """Jump; a launch may end before the next iteration."""
+    """Jump; a jump back counts an iteration, and suspends a launch that has used up its budget of iterations."""
     (target,) = each.targets
     if target <= i:
         w.check_failures(i)
@@ -89,7 +90,7 @@ def _emit_unless(w: Writer, i: int, each: Instruction) -> None:
 
 @emits_code(Code.SELECT)
 def _emit_select(w: Writer, i: int, each: Instruction) -> None:
-    """Jump to the target numbered by an element, or to the last; true numbers the second."""
+    """Jump to the target whose number an element has, a bool as 0 or 1; to the last target for any other number."""
     choice, last = w.value(each.inputs[0]).code, len(each.targets) - 1
     chosen = str(each.targets[last])
     for k in reversed(range(last)):
@@ -104,7 +105,7 @@ def _go_to(w: Writer, target: str) -> None:
 
 
 def _loop_counters(w: Writer, loop: str) -> tuple[str, str]:
-    """Return the variables that count a loop's exits and its further iterations."""
+    """Return the variables that count a loop's exits and its jumps back, declared on first use."""
     place = list(w.made.loops).index(loop) if loop in w.made.loops else len(w.made.loops)
     names = f"ended{place}", f"back{place}"
     if loop not in w.made.loops:

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 NAME = "native"
-_HEADER = 3  # words of the state before the variables
+_HEADER = 3  # words of the state before the variables: status, next block, register without room
 
 
 def text_of(w: Writer) -> tuple[str, int]:
     """Return the source, to be compiled after ``native.cu``, and the number of the kernel's parameters."""
-    # constants that only determined shapes do not occur in the lines
+    # constant arrays are named a0, a1, ...; those that only determined shapes do not occur in the lines
     used = set(re.findall(r"\ba\d+\b", "\n".join(w.lines)))
     constants = [f"static __device__ const {text}" for name, text in w.arrays.items() if name in used]
     functions = [text.replace("NAME", name, 1) for text, name in w.functions.items()]
@@ -28,6 +28,7 @@ def text_of(w: Writer) -> tuple[str, int]:
 
 
 def _list_parameters(w: Writer) -> Iterator[str]:
+    """Yield the declarations of the kernel's parameters, in the order of the launch's arguments."""
     yield from ("long long* state", "long long budget", "unsigned char* memory")
     yield from (f"const {c_type(each.dtype)}* c{k}" for k, each in enumerate(w.made.constants))
     yield from w.parameters

@@ -1,4 +1,4 @@
-"""The held values of a function for steps: their numbers, their types, and the steps that write them."""
+"""Values that the function of a run's steps holds in variables: their numbers, their types, and their writers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .types import element_type, size_of, vector_of
 
 @dataclass(slots=True)
 class Held:
-    """Memory of the steps held as a value by the function.
+    """Memory of the steps that the function holds in a variable while it runs, so that steps need no loads and stores.
 
     Attributes
     ----------
@@ -21,9 +21,9 @@ class Held:
     type : str
         LLVM's type of an element, or of a vector of all elements.
     step, operand : int
-        Source of the address: an operand of a step,
+        Step with the address of the memory, and the number of the operand, or of the matrix of the step's product.
     is_factor : bool
-        or, if true, a matrix of the step's product.
+        True if `operand` is the number of a matrix of the product.
     in_cell : bool
         True for an element in a cell of eight bytes.
     """
@@ -42,22 +42,22 @@ class Held:
 
 
 def find_values(steps: Sequence[ListedStep]) -> dict[int, Held]:
-    """Return the values by number; copies share their types, as far as no step requires another."""
+    """Return the held values of steps by number. Both sides of a copy have one type if no step needs another."""
     types: dict[int, str] = {}
     for step in steps:
         for number, type_ in _types_of(step):
             if type_:
                 types.setdefault(number, type_)
     _propagate_types(
-        types, [s.values[:2] for s in steps if s.code in (StepCode.COPY, StepCode.COPY_8) and _is_alike(s)]
+        types, [s.values[:2] for s in steps if s.code in (StepCode.COPY, StepCode.COPY_8) and _copies_same_kind(s)]
     )
-    found: dict[int, Held] = {}
+    values: dict[int, Held] = {}
     for held in chain(_find_operands(steps), _find_factors(steps)):  # operands first: only they know of cells
         number = held.number
-        if number not in found:
-            found[number] = held
+        if number not in values:
+            values[number] = held
             held.type = types.get(number, held.type)
-    return found
+    return values
 
 
 def _find_operands(steps: Sequence[ListedStep]) -> Iterator[Held]:
@@ -76,8 +76,8 @@ def _find_factors(steps: Sequence[ListedStep]) -> Iterator[Held]:
                 yield Held(number, "", i, k, True, False)
 
 
-def _is_alike(step: ListedStep) -> bool:
-    """Return True if both sides of a copy are values of the same kind."""
+def _copies_same_kind(step: ListedStep) -> bool:
+    """Return True for a copy between two held elements in cells, or between two other held values."""
     return min(step.values[:2]) >= 0 and step.in_cells[0] == step.in_cells[1]
 
 
@@ -114,12 +114,12 @@ def _elements_of(step: ListedStep) -> list[str]:
     if step.code == StepCode.GO_UNLESS:
         return ["i8"]
     if step.code == StepCode.GO_TO:
-        return ["i8" if step.amount == 1 else "i32"]
+        return ["i8" if step.amount == 1 else "i32"]  # `amount` is the size of the element: bool or int32
     return []
 
 
 def writes_to(step: ListedStep) -> list[int]:
-    """Return the values that a step may change."""
+    """Return the numbers of the held values that a step may change."""
     if step.product is not None:
         places = [step.product.factors[2]]
     elif step.code == StepCode.APPLY:
