@@ -12,7 +12,7 @@ from ..ir.own_kernels import ON_HOST, KernelSource, any_registered
 from ..kernels.native.generator import C, CodeGenerator
 from .plan.build import DeviceBackend
 
-_BLOCKS = 12  # a block of rows or of products takes at most 1/12 of a memory limit
+_BLOCKS_IN_LIMIT = 12  # a block of rows or of products takes at most 1/12 of a memory limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class DeviceTarget:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The devices of a session and its demands on every step.
+    """Devices of a session, and options for the compilation of a step.
 
     Attributes
     ----------
@@ -96,5 +96,6 @@ class Target:
         return self._within_limits(self.settings.switches.hoist_bytes)
 
     def _within_limits(self, bytes: int) -> int:
+        """Return a number of bytes, reduced to a part of the lowest memory limit."""
         limits = [device.memory_limit for device in self.devices if device.memory_limit is not None]
-        return min([bytes, *(limit // _BLOCKS for limit in limits)])
+        return min([bytes, *(limit // _BLOCKS_IN_LIMIT for limit in limits)])

@@ -36,7 +36,7 @@ _NO_TRUTH = (
 )
 
 
-PART = "part of a variable"  # key of `_derived` for a tensor made by indexing a variable
+PART = "part of a variable"  # key of `_derived` for (variable, key) of a tensor made by indexing a variable
 
 
 class Operators(ArrayMethods):
@@ -47,14 +47,13 @@ class Operators(ArrayMethods):
 
         def __hash__(self) -> int: ...
     else:
-        __hash__ = (
-            object.__hash__
-        )  # by identity, also where it is compared elementwise: dicts and sets look at that first
+        # By identity, though __eq__ compares elementwise: dicts and sets compare identities first, and so find the key.
+        __hash__ = object.__hash__
     op: Operation
     dtype: DType
     shape: Shape
 
-    if not TYPE_CHECKING:  # for which a class with it has all attributes
+    if not TYPE_CHECKING:  # a type checker would accept every attribute of a class with __getattr__
 
         def __getattr__(self, name: str) -> NoReturn:
             from .other_names import missing_attribute
@@ -289,7 +288,7 @@ class Tensor(Operators):
     """
 
     __slots__ = ("op", "index", "dtype", "shape", "_consumers", "_derived", "__weakref__")
-    _is_leaf = True
+    _is_leaf = True  # of nested structures
     if TYPE_CHECKING:
 
         def _fetched(self) -> np.ndarray[Any, Any]: ...  # see `typed.py`

@@ -1,4 +1,4 @@
-"""Warnings for operations without effect unless used, once no further use is possible.
+"""Warnings for operations that have no effect unless their result is used, once no further use is possible.
 
 A write to a TensorArray happens if the returned array is used, an Assert if another operation waits for it. An
 operation neither used in the graph nor held by the program was forgotten, like a coroutine never awaited. The
@@ -18,7 +18,7 @@ from .graph import Graph
 from .operation import Operation
 from .rules.edges import WarnsUnused
 
-_NOTED = "must_be_used"  # the collection of a graph
+_NOTED = "must_be_used"  # name of the collection of a graph with the recorded operations
 
 
 def must_be_used(op: Operation, name: str | None) -> None:
@@ -72,13 +72,12 @@ def warn_of_unused(graph: Graph) -> None:
 
 
 def _is_held_by_none(noted: Sequence[Operation], i: int) -> bool:
-    """True if only the graph refers to an operation's outputs, or to an operation without outputs."""
+    """Return True if nothing outside of the graph refers to an operation's outputs, or to one without outputs."""
     outputs = noted[i].outputs
     if outputs:
         return all(_count_other_references(outputs, k) == 0 for k in range(len(outputs)))
-    return _count_other_references(noted, i) == 2 + len(
-        set(noted[i].inputs)
-    )  # its region, the graph's names, the inputs' users
+    # References of the graph: its region, its table of names, and `_consumers` of each input.
+    return _count_other_references(noted, i) == 2 + len(set(noted[i].inputs))
 
 
 def _count_other_references(items: Sequence[Any], i: int) -> int:
@@ -86,5 +85,6 @@ def _count_other_references(items: Sequence[Any], i: int) -> int:
     return sys.getrefcount(items[i]) - _ALONE
 
 
-_ALONE = 0  # measured in the next line: the references that the count itself makes, which vary between Pythons
+# References made by the count itself, which vary between versions of Python: measured on an otherwise unused object.
+_ALONE = 0
 _ALONE = _count_other_references([object()], 0)

@@ -62,7 +62,7 @@ def partition(
 
 
 class Part:
-    """The program of a device, under construction."""
+    """Program of a device, under construction."""
 
     def __init__(self, seed: int) -> None:
         self.graph: Graph = Graph(seed)
@@ -80,8 +80,10 @@ class Cutter:
     Attributes
     ----------
     copies : dict of (Operation, DeviceSpec) to Operation
+        Copies of the program's operations by device.
     ends : dict of (Tensor or Operation, DeviceSpec) to (Operation, Operation)
-        The Send and the Recv of each value by destination; the position is the channel's number.
+        Send and Recv of each value and destination, an operation standing for its completion; in the order of the
+        channels' numbers.
     inhabited : dict of str to set of DeviceSpec
         Devices with operations in a frame.
     back_edges : list
@@ -111,8 +113,8 @@ class Cutter:
         for op in self.operations:
             if not is_rematerializable(op):
                 self.copy(op, self.placement[op])
-        feeds = [self.cut_feed(t) for t in self.source.feeds]
-        fetches = [self.append_end(t, self.part(self.placement[t.op]).fetches) for t in self.source.fetches]
+        feeds = [self.append_feed(t) for t in self.source.feeds]
+        fetches = [self.append_copy(t, self.part(self.placement[t.op]).fetches) for t in self.source.fetches]
         for target in self.source.targets:
             device = self.placement[target]
             self.part(device).targets.append(self.copy(target, device))
@@ -130,14 +132,15 @@ class Cutter:
             self.parts[device] = Part(self.source.graph.seed)
         return self.parts[device]
 
-    def append_end(self, tensor: Tensor, tensors: list[Tensor]) -> tuple[DeviceSpec, int]:
-        """Append a feed or a fetch to its device's list; return the device and the position there."""
+    def append_copy(self, tensor: Tensor, tensors: list[Tensor]) -> tuple[DeviceSpec, int]:
+        """Append the copy of a feed or a fetch to a list of its device; return the device and the position."""
         device = self.placement[tensor.op]
         tensors.append(self.tensor(tensor, device))
         return device, len(tensors) - 1
 
-    def cut_feed(self, tensor: Tensor) -> tuple[DeviceSpec, int]:
-        device, index = self.append_end(tensor, self.part(self.placement[tensor.op]).feeds)
+    def append_feed(self, tensor: Tensor) -> tuple[DeviceSpec, int]:
+        """Append a feed to its device's program, where its index is the position among the device's feeds."""
+        device, index = self.append_copy(tensor, self.part(self.placement[tensor.op]).feeds)
         self.copies[tensor.op, device].attrs["index"] = index
         return device, index
 
@@ -177,9 +180,9 @@ class Cutter:
     def copy(self, op: Operation, device: DeviceSpec) -> Operation:
         """Return the copy of an operation on a device."""
         if (op, device) not in self.copies:
+            # A NextIteration is copied after its Merge; until then the Merge's first other input stands in its place.
             late = [i for i, t in enumerate(op.inputs) if self.is_back_edge(op, t)]
             early = [t for i, t in enumerate(op.inputs) if i not in late]
-            # A NextIteration is copied after its Merge; until then another input stands in its place.
             inputs = [self.tensor(early[0] if i in late else t, device) for i, t in enumerate(op.inputs)]
             controls = [self.signal(c, device) for c in op.control_inputs]
             outputs = [(t.dtype, t.shape) for t in op.outputs]
@@ -231,8 +234,8 @@ class Cutter:
         """Emit the Send and the Recv of a value; the Recv waits for its device's control loop."""
         op = op_of(value)
         frame = self.frames.of_output(op)
-        # In the root a Recv starts with the step; in a loop the control loop starts it in every iteration.
         sent = self.emit_message(value, frame)
+        # In the root a Recv starts with the step; in a loop the control loop starts it in every iteration.
         controls = [self.controls.merge(frame, device, op)] if frame != ROOT else []
         attrs: dict[str, Any] = {"channel": len(self.ends), "dead_silent": False}
         send = self.emit(self.placement[op], frame, "Send", f"{op.name}/Send", [sent], (), (), op, attrs)
@@ -261,18 +264,18 @@ class Cutter:
         return self.copy(op, home).outputs[value.index]
 
     def find_dead_leaders(self) -> list[int]:
-        """Return for each channel the number of its dead leader."""
+        """Return the number of the dead leader of each channel, the channel itself if it has no other."""
         return dead_leaders(self.operations, self.frames, [(v, self.placement[op_of(v)], d) for v, d in self.ends])
 
-    def make_channels(self, leading: Sequence[int]) -> list[Channel]:
-        """Return the channels by number; channels led by another are silent when dead."""
+    def make_channels(self, leaders: Sequence[int]) -> list[Channel]:
+        """Return the channels by number; make the channels led by another one silent when dead."""
         ends = list(self.ends.values())
-        for number, dead_leader in enumerate(leading):
+        for number, dead_leader in enumerate(leaders):
             if dead_leader != number:
                 send, recv = ends[number]
                 recv.control_inputs = [ends[dead_leader][1]]  # the leader's Recv, which the control loop starts
                 send.attrs["dead_silent"] = recv.attrs["dead_silent"] = True
-        return [self.make_channel(*key, number, leading[number]) for number, key in enumerate(self.ends)]
+        return [self.make_channel(*key, number, leaders[number]) for number, key in enumerate(self.ends)]
 
     def make_channel(self, value: Value, device: DeviceSpec, number: int, dead_leader: int) -> Channel:
         op, is_control = op_of(value), isinstance(value, Operation)

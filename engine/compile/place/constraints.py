@@ -23,12 +23,22 @@ _HINT = "change one of the device scopes, or ask for soft placement"
 
 def is_device_binding(op: Operation) -> bool:
     """Return True if the operation's device is binding, not a wish."""
-    made_by_compiler = op.role in PLUMBING | ABOUT_SERIES
-    return not (made_by_compiler or is_loop_merge(op) or takes_handle(op))
+    is_primitive = op.role in PLUMBING | ABOUT_SERIES or is_loop_merge(op)
+    return not (is_primitive or takes_handle(op))
 
 
 class Choice:
-    """The givens of placement: devices, a predicate of supported types, and whether constraints may be dropped."""
+    """Devices that groups of operations may be placed on, by supported types and by constraints.
+
+    Parameters
+    ----------
+    devices : sequence of DeviceSpec
+        In order of preference.
+    supports : callable
+        ``supports(type, device)`` is True if the device runs the type.
+    soft : bool
+        Ignore constraints of a group that cannot be met.
+    """
 
     def __init__(self, devices: Sequence[DeviceSpec], supports: Supports, soft: bool) -> None:
         self.devices = devices
@@ -101,16 +111,16 @@ class Choice:
 
 def _intersect_constraints(operations: Sequence[Operation]) -> DeviceSpec:
     """Return the intersection of the operations' constraints; GraphError if two contradict each other."""
-    total = DeviceSpec()
+    intersection = DeviceSpec()
     for i, op in enumerate(operations):
-        both = total.both(device_constraint(op))
-        if both is None:
+        narrowed = intersection.both(device_constraint(op))
+        if narrowed is None:
             # Name the two operations that disagree, not the one that the intersection happened to fail on.
             raise _contradiction_error(
                 next(o for o in operations[:i] if device_constraint(o).both(device_constraint(op)) is None), op
             )
-        total = both
-    return total
+        intersection = narrowed
+    return intersection
 
 
 def _contradiction_error(one: Operation, other: Operation) -> GraphError:

@@ -52,27 +52,28 @@ class _Inference:
         Static shapes for any feeds.
     elements : dict of object to Shape
         By TensorArray, the common shape of all values written anywhere in the program.
-    is_lost : bool
-        True if a value is written through a handle of unknown origin.
+    has_unknown_write : bool
+        True if a value is written through a handle of unknown origin, so that no element's shape is known.
     """
 
     def __init__(self, program: Program) -> None:
         self.root = program.graph.root
         self.known: dict[Tensor, Shape] = {}
         self.elements: dict[object, Shape] = {}
-        self.is_lost = False
+        self.has_unknown_write = False
 
     def sweep(self) -> bool:
-        """Infer the shapes of the whole program once; return True if an assumption about elements was withdrawn.
+        """Infer the shapes of the whole program once; return True if known shapes of elements have changed.
 
         Elements are assumed to have the common shape of the values written before them. Sweeps repeat until no
         assumption changes: then all reads and writes of the last sweep agree with each other.
         """
-        before = dict(self.elements), self.is_lost
+        before = dict(self.elements), self.has_unknown_write
         self._infer_region(self.root)
-        return before != (self.elements, self.is_lost)
+        return before != (self.elements, self.has_unknown_write)
 
     def _infer_region(self, region: Region) -> None:
+        """Infer the shapes of the operations of a region in order, so inputs come before their users."""
         for op in region.operations:
             if op.is_while:
                 self._infer_while(op)
@@ -91,12 +92,14 @@ class _Inference:
             self._record_write(_array_key(op.inputs[0]), stores.shape(op))
         if loads is not None:
             # Before any write the element's shape is unknown; a later sweep refines it.
-            element = Shape(None) if self.is_lost else self.elements.get(_array_key(op.inputs[0]), Shape(None))
+            key = _array_key(op.inputs[0])
+            is_known = key in self.elements and not self.has_unknown_write
+            element = self.elements[key] if is_known else Shape(None)
             self._set_shape(op.outputs[0], op.outputs[0].shape.merge(loads.shape(op, element)))
 
     def _record_write(self, array: object, shape: Shape) -> None:
-        # A write through an unknown handle may go to any array, so no element's shape is known any more.
-        self.is_lost |= array is None
+        """Note a value written to the array with a key; None for a handle of unknown origin, perhaps of any array."""
+        self.has_unknown_write |= array is None
         self.elements[array] = self.elements[array].relax(shape) if array in self.elements else shape
 
     def _infer_cond(self, op: Operation) -> None:
@@ -129,6 +132,7 @@ class _Inference:
         self._infer_saved(op)
 
     def _infer_saved(self, op: Operation) -> None:
+        """Infer the values saved by branches; loops save series and trip counts, whose shapes are fixed."""
         for output, extra in zip(op.outputs[num_results(op) :], saved_outputs(op), strict=True):
             if extra.kind == "maybe" and extra.value is not None:
                 self._set_shape(output, extra.value.shape)
@@ -144,9 +148,11 @@ def _array_key(handle: Tensor) -> object:
     if op.definition.has(Reread):  # a handle of the forward region, saved for the gradient
         saved = saved_value(op.inputs[0])
         return None if saved is None else _array_key(saved)
-    made_of = [t for t in op.inputs if t.dtype is dtypes.resource]
-    # An operation without handles among its inputs creates the array (a write) or hides its origin (a parameter).
-    if not made_of:
+    handles = [t for t in op.inputs if t.dtype is dtypes.resource]
+    # An operation without handles among its inputs creates the array, which is an effect, or hides the origin, as the
+    # parameter of a region does.
+    if not handles:
         return handle if Effect.WRITES in op.definition.effects else None
-    inner = None if is_structured(op) else _array_key(made_of[0])
+    # An array's handle may come from another handle, as that of a gradient's array: the key tells how.
+    inner = None if is_structured(op) else _array_key(handles[0])
     return None if inner is None else (inner, op.type, *(op.attrs[key] for key in op.definition.attrs))
