@@ -162,7 +162,7 @@ class Event(Generic[T]):
         return self.stream is not None and self.stream.withdraw(self)
 
     def listen(self, call: Callable[[], object]) -> bool:
-        """Have the thread that ends the event call `call`; return False without effect if the event is done.
+        """Register `call` for the thread that ends the event; return False without effect if the event is done.
 
         Used by streams. The call must return at once and raise nothing.
         """

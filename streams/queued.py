@@ -49,8 +49,8 @@ class StreamOp:
         self.after = tuple(after)
         self.uses = tuple(uses)
         self.submitted: float = submitted
-        self._seen = 0  # so many events of `after` are done
-        self._asked = -1  # index of the event that `call` listens to, as each listens once
+        self._seen = 0  # leading events of `after` that are done
+        self._asked = -1  # index of the event that has `call` as a listener, so that none gets it twice
 
     def must_wait(self, call: Callable[[], object]) -> bool:
         """Return True if the work must wait for an event of `after`, which then calls `call` when done."""

@@ -2,6 +2,8 @@
 
 A file is read in blocks of many records, in a thread. The start of a block determines its content, so a position in a
 file is the start of a block and the number of its records already taken.
+
+A TFRecord is a length of 8 bytes, the checksum of the length, the data, and the checksum of the data.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from .compressed_files import open_for_reading
 from .errors import DtypeError
 
 BLOCK_BYTES = 1 << 16  # bytes read at once, before the rest of the last record
-ENDED = -1
+ENDED = -1  # in place of the start of a block: after the only record of a file
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
-_HEAD = _LENGTH.size + _CHECKSUM.size
+_HEAD = _LENGTH.size + _CHECKSUM.size  # bytes before the data of a TFRecord
 _MASK_DELTA, _WORD = 0xA282EAD8, 0xFFFFFFFF  # TFRecord files store checksums rotated, with a constant added
 
 
@@ -100,6 +102,7 @@ class RecordFile:
             records, end = self._read(self._file), self._file.tell()
         except zlib.error as error:
             raise DamagedRecord(f"the compressed data cannot be read: {error}") from error
+        # A block without bytes is the last one: at the end of a file, or of an empty file read as a whole.
         return Block(records, end if end > start else ENDED)
 
     def close(self) -> None:
@@ -134,7 +137,7 @@ def _decode_line(line: bytes) -> str | DamagedRecord:
 
 
 def _read_tfrecords(file: BinaryIO) -> list[Any]:
-    """Return the records of a block; a record with a damaged frame is left to the next block, which raises."""
+    """Return the records of a block, which ends before a record with a damaged head: the next block raises for it."""
     records: list[Any] = []
     size = 0
     while size < BLOCK_BYTES:
@@ -154,7 +157,7 @@ def _read_tfrecords(file: BinaryIO) -> list[Any]:
 
 
 def _read_framed(file: BinaryIO) -> bytes | None:
-    """Return a record and its checksum, None at the end of the file."""
+    """Return the data and the checksum after the head of a record, None at the end of the file."""
     head = file.read(_HEAD)
     if not head:
         return None
@@ -169,6 +172,7 @@ def _read_framed(file: BinaryIO) -> bytes | None:
 
 
 def _read_length(head: bytes) -> int:
+    """Return the length in the head of a record, after its checksum has been verified."""
     if len(head) < _HEAD:
         raise DamagedRecord(f"the file ends within the head of a record, after {len(head)} of {_HEAD} bytes")
     (wanted,) = _CHECKSUM.unpack_from(head, _LENGTH.size)
@@ -179,17 +183,18 @@ def _read_length(head: bytes) -> int:
 
 def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
     """Return the CRC-32C of some bytes as stored in TFRecord files: rotated by 15 bits, with a constant added."""
-    found = crc32c(data)
-    return ((found >> 15 | found << 17) + _MASK_DELTA) & _WORD
+    checksum = crc32c(data)
+    return ((checksum >> 15 | checksum << 17) + _MASK_DELTA) & _WORD
 
 
 def _verify_record(data: bytes) -> bytes | DamagedRecord:
+    """Return the record in the data and checksum of a TFRecord, or a DamagedRecord if they do not fit."""
     record = data[: -_CHECKSUM.size]
     (wanted,) = _CHECKSUM.unpack_from(data, len(record))
-    found = masked_crc32c(record)
-    if found == wanted:
+    got = masked_crc32c(record)
+    if got == wanted:
         return record
-    return DamagedRecord(f"a record of {len(record)} bytes has checksum {found:#010x} instead of {wanted:#010x}")
+    return DamagedRecord(f"a record of {len(record)} bytes has checksum {got:#010x} instead of {wanted:#010x}")
 
 
 def tfrecord(data: bytes | bytearray | memoryview) -> bytes:
@@ -229,14 +234,14 @@ def _read_fixed(layout: FixedLayout, file: BinaryIO) -> list[Any]:
     wanted = size * max(1, BLOCK_BYTES // size)
     data = file.read(wanted + footer)
     # The footer is read along with the records, to know how many of the bytes at the end belong to it.
-    there = min(len(data) - footer, wanted)
+    got = min(len(data) - footer, wanted)  # bytes of records
     # A seek beyond the end succeeds, so a file shorter than its header is found by its size.
-    if there < 0 or (not data and begin == header and file.seek(0, os.SEEK_END) < header):
+    if got < 0 or (not data and begin == header and file.seek(0, os.SEEK_END) < header):
         raise DamagedRecord(f"the file has fewer bytes than its header, of {header}, and its footer, of {footer}")
-    records: list[Any] = [data[at : at + size] for at in range(0, there, size)]
-    if there % size:
-        records[-1] = DamagedRecord(f"the file ends within a record of {size} bytes, after {there % size}")
-    file.seek(begin + there)
+    records: list[Any] = [data[at : at + size] for at in range(0, got, size)]
+    if got % size:
+        records[-1] = DamagedRecord(f"the file ends within a record of {size} bytes, after {got % size}")
+    file.seek(begin + got)
     return records
 
 
@@ -253,14 +258,14 @@ def matching_files(patterns: Iterable[str]) -> list[str]:
 
     A path containing ``*``, ``?`` or ``[`` is a pattern, unless a file of exactly this name exists.
     """
-    found: list[str] = []
+    files: list[str] = []
     for pattern in patterns:
         is_path = not glob.has_magic(pattern) or os.path.exists(pattern)
         paths = [pattern] if is_path else sorted(glob.glob(pattern, recursive=True))
         if not paths:
             raise FileNotFoundError(f"no file matches {pattern!r}")
-        found += paths
-    return found
+        files += paths
+    return files
 
 
 def is_named(path: str, patterns: Iterable[str]) -> bool:

@@ -38,7 +38,7 @@ class Core:
     index : int
         Number of the GPU in the driver's count.
     clock : Clock
-        Held while there is work able to proceed.
+        Held while a stream has work that can go on, so that virtual time does not jump until it is done.
     limit : int or None
         Bytes that may be in use on the device.
     most_cached, most_pinned : int
@@ -68,23 +68,23 @@ class Core:
         self.closed: Event[None] = Event()
         self._wakes: SimpleQueue[bool] = SimpleQueue()  # False to end; finalizers may put at any time
         self._lock = Lock()  # guards the fields below
-        self._active = False  # whether the clock is held
+        self._holds_clock = False
         self._ended = False
         self.streams = compute, *_ = tuple(CudaStream(f"{name}/{stream}", self) for stream in STREAMS)
-        here, lacking, locks = self._in_context, self.driver.MemoryError, PageLocks(self.driver)
+        in_context, locks = self._in_context, PageLocks(self.driver)
         self.memory: BlockPool = BlockPool(
             f"the memory of {name}",
-            here(self.driver.mem_alloc),
-            here(_free_allocation),
-            lacking,
+            in_context(self.driver.mem_alloc),
+            in_context(_free_allocation),
+            self.driver.MemoryError,
             limit=limit,
             most_cached=most_cached,
             next_marker=lambda: compute.next_marker,
         )
         self.host: BlockPool = BlockPool(
             f"page-locked memory for {name}",
-            here(locks.allocate_locked),
-            here(locks.unlock_pages),
+            in_context(locks.allocate_locked),
+            in_context(locks.unlock_pages),
             self.driver.Error,
             most_cached=most_pinned,
         )
@@ -107,8 +107,8 @@ class Core:
         with self._lock:
             if self._ended:
                 return
-            if not self._active:
-                self._active = True
+            if not self._holds_clock:
+                self._holds_clock = True
                 self.clock.hold()
             self._wakes.put(True)  # within the lock, so that `_release_clock` cannot miss the wake
 
@@ -164,7 +164,7 @@ class Core:
     # ---- called by the thread
 
     def run_op(self, op: CudaStreamOp) -> list[Block]:
-        """Do a piece of work; return the blocks given back meanwhile, which enqueued work may still use."""
+        """Do a piece of work; return the blocks released meanwhile, which enqueued work may still use."""
         self.memory.detain_blocks()
         try:
             op.run_work()
@@ -208,6 +208,7 @@ class Core:
             self.closed.finish()
 
     def _serve_wakes(self) -> None:
+        """Enqueue work after each wake, until told to end."""
         while self._wait_for_wake():
             self._enqueue_all()
             self.memory.trim()
@@ -215,11 +216,11 @@ class Core:
 
     def _enqueue_all(self) -> None:
         """Enqueue from each stream in turn, until no stream has work able to proceed."""
-        moved = True
-        while moved:
-            moved = False
+        has_enqueued = True
+        while has_enqueued:
+            has_enqueued = False
             for stream in self.streams:
-                moved = stream.enqueue_next() or moved
+                has_enqueued = stream.enqueue_next() or has_enqueued
 
     def _open_context(self) -> None:
         """Retain the GPU's primary context in this thread and start the streams."""
@@ -233,7 +234,7 @@ class Core:
             stream.open_driver_stream()
 
     def _wait_for_wake(self) -> bool:
-        """Wait until a stream may have work to enqueue; return False when told to end."""
+        """Wait until a stream may have work to enqueue, for several wakes at once; return False when told to end."""
         if all(stream.is_idle for stream in self.streams):
             self._release_clock()
         going_on = self._wakes.get()
@@ -245,12 +246,12 @@ class Core:
         """Release the clock unless a wake has come meanwhile; `ended` refuses further wakes."""
         with self._lock:
             self._ended = ended
-            if self._active and (ended or self._wakes.empty()):
-                self._active = False
+            if self._holds_clock and (ended or self._wakes.empty()):
+                self._holds_clock = False
                 self.clock.release()
 
     def _release_all(self) -> None:
-        """Stop the streams, free both pools and give the context back."""
+        """Stop the streams, free both pools and release the context."""
         # Streams first: their threads have the context current, and work under way uses the blocks.
         for stream in self.streams:
             stream.close()

@@ -85,7 +85,7 @@ def write_tensors(
 
 
 def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tuple[str, Array]], dict[str, str]]:
-    """Return arrays of storable dtypes, large elements first, and the original dtypes of converted arrays."""
+    """Return named arrays of dtypes of the format, in the file's order, and original dtypes of converted arrays."""
     stored: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     for name, value in tensors:
@@ -102,28 +102,30 @@ def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tupl
 
 
 def _arrays_for(path: str, name: str, array: Array) -> dict[str, Array]:
-    """Return the arrays representing an array in a file, by name."""
+    """Return the arrays that represent an array in a file, by name: two for strings, one for other dtypes."""
     if array.dtype.kind in "TU":
         return _string_parts(path, name, array)
     little = array.dtype.newbyteorder("<") if array.dtype.kind in "iufc" else array.dtype
     array = array.astype(little, order="C", copy=False)
     if array.dtype == np.complex128:
+        # The format lacks complex128: an additional last axis has the real and the imaginary part.
         return {name: array.reshape(*array.shape, 1).view(PAIRS["complex128"])}
     if array.dtype not in BY_DTYPE:
-        raise _not_storable(path, name, array.dtype)
+        raise _unsupported_dtype_error(path, name, array.dtype)
     return {name: array}
 
 
 def _string_parts(path: str, name: str, array: Array) -> dict[str, Array]:
+    """Return the UTF-8 bytes of all strings, in order, and an array of their lengths in bytes."""
     try:
         texts = [each.encode() for each in array.astype(string.numpy).ravel().tolist()]
     except (TypeError, ValueError) as error:
-        raise _not_storable(path, name, array.dtype) from error
+        raise _unsupported_dtype_error(path, name, array.dtype) from error
     lengths = np.array([len(text) for text in texts], np.int64).reshape(array.shape)
     return {name: np.frombuffer(b"".join(texts), np.uint8), name + LENGTHS: lengths}
 
 
-def _not_storable(path: str, name: str, dtype: object) -> CheckpointError:
+def _unsupported_dtype_error(path: str, name: str, dtype: object) -> CheckpointError:
     known = ", ".join([*NAMES, "complex128", "string"])
     return CheckpointError(
         "arrays of this dtype cannot be saved", file=path, variable=name, wanted=known, got=dtype, hint="cast it"
@@ -165,6 +167,7 @@ def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_
     OSError
         If the file cannot be written. The partial file is removed then.
     """
+    # A hidden file in the same directory, since a rename is atomic only within a file system.
     directory, name = os.path.split(os.path.abspath(path))
     partial = os.path.join(directory, f".{name}-{secrets.token_hex(8)}")
     file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

@@ -20,7 +20,7 @@ from ..steps.step import Step
 if TYPE_CHECKING:
     from ..session.session import Session
 
-_ELEMENTS = (Tensor, Operation)
+_ELEMENTS = (Tensor, Operation)  # types of graph elements
 _locks: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()  # held while variables are initialized
 
 
@@ -50,7 +50,7 @@ class ConcreteFunction:
             first = len(graph.root.operations)
             self.placeholders, self._fetches, self._scope = build()
             self._variables = _variables_read(graph, self._fetches)
-            self._flags = [v.is_initialized() for v in self._variables]
+            self._flags = [v.is_initialized() for v in self._variables]  # tensors, fetched before initialization
             self.built: list[Operation] = graph.root.operations[first:]
             self.kept: frozenset[str] = _kept_by(graph, self._fetches, self._variables)
         self._steps: WeakKeyDictionary[Session, Step[Any]] = WeakKeyDictionary()
@@ -82,12 +82,12 @@ class ConcreteFunction:
         The trace's steps are forgotten too; running calls are not affected.
         """
         stay = find_ancestors([*_kept_operations(self._graph), *_users_outside(self.built)])
-        gone = [op for op in self.built if op not in stay]
+        removed = [op for op in self.built if op not in stay]
         # Sessions' caches of compiled steps would keep the removed operations alive.
-        elements = {*gone, *(tensor for op in gone for tensor in op.outputs)}
+        elements = {*removed, *(tensor for op in removed for tensor in op.outputs)}
         for step in list(self._steps.values()):
             step.forget(elements)
-        self._graph.remove(gone, self._scope)
+        self._graph.remove(removed, self._scope)
 
     def find(self, name: Any) -> Any:
         """Return the tensor with a name, or with a name ending in the last parts given; other values unchanged.
@@ -151,20 +151,23 @@ def _variables_read(graph: Graph, fetches: Any) -> list[Variable]:
 def _kept_by(graph: Graph, fetches: Any, variables: Sequence[Variable]) -> frozenset[str]:
     """Return the shared names of resources outliving steps that fetches, or initial values of variables, use."""
     elements = [graph.as_graph_element(leaf) for leaf in nest.flatten(fetches)]
-    wanted = [e.op if isinstance(e, Tensor) else e for e in elements]
-    reached = find_ancestors([*wanted, *(v.initializer for v in variables)])
-    every = [each for op in reached for each in (op, *_operations_inside(op))]
-    return frozenset(op.attrs["shared_name"] for op in every if op.definition.has(OutlivesStep))
+    targets = [e.op if isinstance(e, Tensor) else e for e in elements]
+    reached = find_ancestors([*targets, *(v.initializer for v in variables)])
+    operations = [inner for op in reached for inner in (op, *_operations_inside(op))]
+    return frozenset(op.attrs["shared_name"] for op in operations if op.definition.has(OutlivesStep))
 
 
 def _kept_operations(graph: Graph) -> list[Operation]:
-    """Return the root operations of objects kept by a graph, such as variables with their initial values."""
-    kept = [each for places in graph.kept_variables.values() for each in places.values()]
-    found: list[Operation] = []
-    for each in [*kept, *(each for listed in graph.collections.values() for each in listed)]:
-        parts = [each, *vars(each).values()] if hasattr(each, "__dict__") else [each]
-        found += [part.op if isinstance(part, Tensor) else part for part in parts if isinstance(part, _ELEMENTS)]
-    return [op for op in found if op.region is graph.root]
+    """Return the root operations of objects kept by a graph, such as variables with their initial values.
+
+    An object is a tensor or an operation, or has some as attributes, as a Variable.
+    """
+    kept = [variable for places in graph.kept_variables.values() for variable in places.values()]
+    operations: list[Operation] = []
+    for value in [*kept, *(value for collection in graph.collections.values() for value in collection)]:
+        parts = [value, *vars(value).values()] if hasattr(value, "__dict__") else [value]
+        operations += [part.op if isinstance(part, Tensor) else part for part in parts if isinstance(part, _ELEMENTS)]
+    return [op for op in operations if op.region is graph.root]
 
 
 def _users_outside(operations: Sequence[Operation]) -> list[Operation]:
@@ -185,8 +188,9 @@ def _at_root(op: Operation) -> Operation:
 
 
 def _operations_inside(op: Operation) -> list[Operation]:
+    """Return the operations in the regions of an operation, at any depth."""
     return [
-        each for region in op.regions for inner in region.operations for each in (inner, *_operations_inside(inner))
+        found for region in op.regions for inner in region.operations for found in (inner, *_operations_inside(inner))
     ]
 
 

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from .calls import DictCall, ListCall, PairCall, TensorCall, TripleCall
 
 P = ParamSpec("P")
-A = TypeVar("A")
-B = TypeVar("B")
-C = TypeVar("C")
 K = TypeVar("K")
 
 

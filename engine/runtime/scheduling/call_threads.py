@@ -1,4 +1,4 @@
-"""Threads that call functions for several users, each of them in turn."""
+"""Threads that call functions for several users, such as sessions, one call of each user in turn."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CallThreads:
         self._turns: deque[CallLine] = deque()  # lines with calls, each once
         self._running = 0
         self._is_shut_down = False
-        self._lock = RLock()  # a garbage collection inside may end a user, which cancels its calls
+        self._lock = RLock()  # reentrant: a garbage collection while it is held may end a user, which cancels its calls
 
     def call(self, line: CallLine, function: Callable[[], None]) -> Future[None]:
         """Call a function, which must not raise, when the turn of its line comes; return the future of its end.
@@ -64,8 +64,8 @@ class CallThreads:
                 raise RuntimeError("the threads are shutting down")
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._count, self._name, ask_for_long_slices)
-            # Submit "the next call", whichever it will be: as many submissions as calls. A thread that is faster than
-            # the two lines below waits for the lock.
+            # A submission stands for the next call, whichever that will be: there are as many submissions as calls. Its
+            # thread cannot look for a call before this one is in line, because it waits for the lock.
             self._executor.submit(self._call_next)
             if not line.calls:
                 self._turns.append(line)
