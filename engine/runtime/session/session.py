@@ -8,14 +8,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ...base.errors import GraphError, TagloomError
 from ...base.settings import DEFAULTS, Settings
 from ...base.wording import short_device
-from ...ir.entry import explained
+from ...ir.entry import documented_by, explained
 from ...ir.graph import Graph
 from ...ir.scopes import PersistentScope, Scope, current_region
 from ...ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
@@ -48,21 +48,6 @@ from .variables import Capture, Named, SessionVariables
 
 if TYPE_CHECKING:
     from ..steps.partial.partial_run import PartialRun
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _documented_by(source: Callable[..., Any]) -> Callable[[F], F]:
-    """Return a decorator: a method that hands a call to a part of the session gets the docstring of the part's method.
-
-    Users read the documentation of a session at its class; the text stands beside the code that it describes.
-    """
-
-    def document(method: F) -> F:
-        method.__doc__ = source.__doc__
-        return method
-
-    return document
 
 
 class Session:
@@ -412,37 +397,37 @@ class Session:
         """True if the session is closed."""
         return self._steps.running.is_closed
 
-    @_documented_by(SessionLifecycle.aclose)
+    @documented_by(SessionLifecycle.aclose)
     async def aclose(self, *, drain: float = 0.0) -> None:
         await self._lifecycle.aclose(drain)
 
-    @_documented_by(SessionLifecycle.call_before_release)
+    @documented_by(SessionLifecycle.call_before_release)
     def call_before_release(self, function: Callable[[], object]) -> None:
         self._lifecycle.call_before_release(function)
 
     # ---- values between steps
 
-    @_documented_by(SessionVariables.read_variables)
+    @documented_by(SessionVariables.read_variables)
     async def read_variables(self, names: Named | Iterable[Named] | None = None) -> dict[str, np.ndarray[Any, Any]]:
         return await self._variables.read_variables(names)
 
-    @_documented_by(SessionVariables.write_variables)
+    @documented_by(SessionVariables.write_variables)
     async def write_variables(
         self, values: Mapping[Any, Any], *, consistent: bool = False, seconds: float = 10.0
     ) -> None:
         await self._variables.write_variables(values, consistent=consistent, seconds=seconds)
 
-    @_documented_by(SessionVariables.snapshot)
+    @documented_by(SessionVariables.snapshot)
     async def snapshot(self) -> Snapshot:
         return await self._variables.snapshot()
 
-    @_documented_by(SessionVariables.restore)
+    @documented_by(SessionVariables.restore)
     async def restore(
         self, snapshot: Mapping[str, Mapping[str, Any]], *, consistent: bool = False, seconds: float = 10.0
     ) -> None:
         await self._variables.restore(snapshot, consistent=consistent, seconds=seconds)
 
-    @_documented_by(SessionVariables.capture)
+    @documented_by(SessionVariables.capture)
     async def capture(
         self, *, consistent: bool = False, seconds: float = 10.0, along: Callable[[], Any] | None = None
     ) -> Capture:
@@ -463,40 +448,40 @@ class Session:
         """True if the session is open but its event loop is closed."""
         return self._steps.running.is_adrift
 
-    @_documented_by(SessionVariables.names_in_use)
+    @documented_by(SessionVariables.names_in_use)
     def names_in_use(self) -> set[str]:
         return self._variables.names_in_use()
 
     # ---- observation
 
-    @_documented_by(SessionObservation.statistics)
+    @documented_by(SessionObservation.statistics)
     def statistics(self) -> Statistics:
         return self._observation.statistics()
 
-    @_documented_by(SessionObservation.include_statistics)
+    @documented_by(SessionObservation.include_statistics)
     def include_statistics(self, kind: str, name: str, source: StatisticsSource) -> None:
         self._observation.include_statistics(kind, name, source)
 
-    @_documented_by(SessionObservation.watch)
+    @documented_by(SessionObservation.watch)
     def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
         return self._observation.watch(tensor, limit=limit, policy=policy)
 
-    @_documented_by(SessionObservation.report)
+    @documented_by(SessionObservation.report)
     def report(self) -> Report:
         return self._observation.report()
 
-    @_documented_by(SessionObservation.observe)
+    @documented_by(SessionObservation.observe)
     def observe(self, name: str | None = None) -> AbstractAsyncContextManager[Path]:
         return self._observation.observe(self, name)
 
-    @_documented_by(SessionObservation.observe_if_set)
+    @documented_by(SessionObservation.observe_if_set)
     async def observe_if_set(self) -> None:
         await self._observation.observe_if_set(self)
 
-    @_documented_by(SessionObservation.list_devices)
+    @documented_by(SessionObservation.list_devices)
     def list_devices(self) -> list[DeviceAttributes]:
         return self._observation.list_devices()
 
-    @_documented_by(SessionObservation.reset_peak_memory_stats)
+    @documented_by(SessionObservation.reset_peak_memory_stats)
     def reset_peak_memory_stats(self) -> None:
         self._observation.reset_peak_memory_stats()
