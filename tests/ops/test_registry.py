@@ -10,6 +10,7 @@ import pytest
 import tagloom.data
 import tagloom.frontend
 import tagloom.ops
+from tagloom import compat
 from tagloom.base import dtypes
 from tagloom.base.shapes import Shape
 from tagloom.ir.apply import constant
@@ -378,7 +379,7 @@ HELPERS = {
 
 def public_functions():
     """Yield every public function, and every method of a public class, of the operations and what stands on them."""
-    for package in (tagloom.ops, tagloom.frontend, tagloom.data):
+    for package in (tagloom.ops, tagloom.frontend, tagloom.data, compat):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if info.name.rpartition(".")[2] not in HELPERS:
                 yield from published(importlib.import_module(info.name))
