@@ -175,7 +175,14 @@ def find_kind(name: str | None) -> DeviceKind | None:
 
 
 def device_kinds() -> list[DeviceKind]:
-    """Return the registered kinds, those of tagloom first."""
+    """Return the registered kinds, those of tagloom first.
+
+    Examples
+    --------
+    >>> from tagloom import operations
+    >>> [kind.name for kind in operations.device_kinds()][:2]
+    ['CPU', 'GPU']
+    """
     return list(_KINDS.entries.values())
 
 

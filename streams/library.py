@@ -53,6 +53,28 @@ class LibraryDevice(CpuDevice):
     ------
     GraphError
         If the limit is no size.
+
+    Examples
+    --------
+    Arrays in boxes, which NumPy does not open; ``docs/extending.md`` has a device kind:
+
+    >>> import asyncio, numpy as np
+    >>> from types import SimpleNamespace
+    >>> class Box:
+    ...     base = None
+    ...     def __init__(self, inside):
+    ...         self.inside, self.shape, self.dtype, self.nbytes = inside, inside.shape, inside.dtype, inside.nbytes
+    >>> library = SimpleNamespace(ndarray=Box, empty=lambda shape, dtype: Box(np.empty(shape, dtype)))
+    >>> def read(box, into):
+    ...     into[...] = box.inside
+    >>> def write(source, into):
+    ...     into.inside[...] = source
+    >>> async def main():
+    ...     async with LibraryDevice("/boxes:0", library, read=read, write=write) as device:
+    ...         box = await device.copy_in(np.ones(3))
+    ...         return device.live_bytes, await device.copy_out(box)
+    >>> asyncio.run(main())
+    (24, array([1., 1., 1.]))
     """
 
     def __init__(
