@@ -22,7 +22,8 @@ from .tensor import Tensor
 
 CPU = "CPU"
 
-Declared = Sequence[tuple[DType, Shape]]  # dtype and static shape of each output
+# Dtype and static shape of each output, and the shape's dimensions, None if their number is unknown.
+Declared = Sequence[tuple[DType, Shape, tuple[int | None, ...] | None]]
 HasOwnKernel = Callable[[Operation], bool]  # True for operations that a registered kernel computes
 
 
@@ -48,7 +49,7 @@ class OwnKernel:
     def bind(self, op: Operation, xp: Any) -> Callable[..., Any]:
         """Return the kernel for an operation, bound to attributes and array library, with checked results."""
         attrs = {key: op.attrs[key] for key in op.definition.attrs}
-        wanted = [(tensor.dtype, tensor.shape) for tensor in op.outputs]
+        wanted = [(t.dtype, t.shape, None if t.rank is None else t.shape.dims) for t in op.outputs]
         return partial(_call_checked, self, op.name, wanted, partial(self.kernel, xp, **attrs))
 
 
@@ -214,14 +215,15 @@ def _check_results(own: OwnKernel, operation: str, wanted: Declared, result: Any
     results = list(result) if isinstance(result, (tuple, list)) else [] if result is None else [result]
     if len(results) != len(wanted):
         raise _wrong_result(own, operation, GraphError, f"{len(wanted)} results", f"{len(results)}")
-    for value, (dtype, shape) in zip(results, wanted, strict=True):
+    for value, (dtype, shape, dims) in zip(results, wanted, strict=True):
         if not dtype.is_value:
             continue
         if not hasattr(value, "dtype") or not hasattr(value, "shape"):
             raise _wrong_result(own, operation, DtypeError, f"an array of {dtype.name}", type(value).__name__)
         if value.dtype != dtype.numpy:
             raise _wrong_result(own, operation, DtypeError, f"an array of {dtype.name}", f"one of {value.dtype}")
-        if not shape.includes(Shape(value.shape)):
+        # Comparing tuples is enough for most results.
+        if value.shape != dims and not shape.includes(Shape(value.shape)):
             raise _wrong_result(own, operation, ShapeError, f"an array of shape {shape}", f"shape {list(value.shape)}")
     return result
 
