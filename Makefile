@@ -45,10 +45,9 @@ lint:
 format:
 	$(VENV)/bin/ruff format .
 
-types:  ## mypy sees the package only as it is installed: a wheel in a venv of its own
-	python3 -m venv build/types
-	build/types/bin/pip install --quiet '.[test]'
-	cd build && types/bin/mypy --config-file ../pyproject.toml -p tagloom
+types:  ## mypy, and pyright where it is installed, on the tree
+	$(VENV)/bin/mypy
+	if command -v pyright; then pyright --pythonpath $(PYTHON); fi
 
 rules:  ## which test covers which rule of the semantics
 	$(PYTHON) -m pytest --rules
@@ -81,5 +80,5 @@ demo:
 	$(VENV)/bin/tagloom demo
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find kernels streams swap -name '*.so' -delete 2>/dev/null || true

@@ -1,4 +1,7 @@
-"""Maps the folders to packages and compiles the kernels; everything else is in pyproject.toml.
+"""Compiles the kernels, and packs source distributions; everything else is in pyproject.toml.
+
+The package is at ``src/tagloom``, a link to ``engine``, in which ``kernels``, ``streams`` and ``swap`` are links to the
+folders beside it: see docs/design/0056-links.md.
 
 ``TAGLOOM_DEBUG=1`` builds the same sources with bounds checks and with the debug counters on, ``TAGLOOM_ASAN=1`` with
 AddressSanitizer, whose library has to be loaded before Python is: see ``make asan``.
@@ -12,8 +15,14 @@ from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 
-FOLDERS = {"tagloom": "engine", "tagloom.kernels": "kernels", "tagloom.streams": "streams", "tagloom.swap": "swap"}
+LINKS = {
+    "src/tagloom": "../engine",
+    "engine/kernels": "../kernels",
+    "engine/streams": "../streams",
+    "engine/swap": "../swap",
+}
 DEBUG, ASAN = (os.environ.get(name, "0") not in ("", "0") for name in ("TAGLOOM_DEBUG", "TAGLOOM_ASAN"))
 CORES = os.cpu_count() or 1
 FLAVOUR = "asan" if ASAN else "debug" if DEBUG else "release"
@@ -24,7 +33,6 @@ FLAGS = {
 }[FLAVOUR] + ["-ffp-contract=off"]  # where products are fused with sums, they are so by name
 BUILD = Path("build")
 STAMP = BUILD / "flavour"
-CIMPORT_ROOT = BUILD / "cimport_root"
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": DEBUG,
@@ -37,25 +45,14 @@ DIRECTIVES = {
 MACROS = [("TAGLOOM_DEBUG", str(int(DEBUG))), ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")]
 
 
-def folders():
-    """Return package name -> folder for those that have content."""
-    return {name: folder for name, folder in FOLDERS.items() if Path(folder, "__init__.py").exists()}
-
-
-def packages():
-    """List every package below every folder."""
-    return [p for name, folder in folders().items() for p in [name, *(f"{name}.{q}" for q in find_packages(folder))]]
-
-
-def stage():
-    """Link ``kernels/`` under the name that ``cimport`` looks for, since Cython does not know the mapping."""
-    root = CIMPORT_ROOT / "tagloom"
-    root.mkdir(parents=True, exist_ok=True)
-    (root / "__init__.py").touch()
-    link = root / "kernels"
-    if not link.exists():
-        link.unlink(missing_ok=True)
-        link.symlink_to(Path("kernels").resolve(), target_is_directory=True)
+def restore_links():
+    """Make the links of the repository where they are missing: a source distribution has none."""
+    for link, target in LINKS.items():
+        path = Path(link)
+        if not path.exists():
+            path.unlink(missing_ok=True)
+            path.parent.mkdir(exist_ok=True)
+            path.symlink_to(target, target_is_directory=True)
 
 
 def extension(source):
@@ -95,7 +92,6 @@ def translate(found):
     import numpy
     from Cython.Build import cythonize
 
-    stage()
     made = BUILD / "cython" / FLAVOUR
     stamp = made / "inputs"
     ours = {suffix: ("kernels", f"*.{suffix}") for suffix in ("pyx", "pxd", "h")}
@@ -105,7 +101,7 @@ def translate(found):
         stamp.unlink(missing_ok=True)
         cythonize(
             found,
-            include_path=[str(CIMPORT_ROOT)],
+            include_path=["src"],
             build_dir=str(made),
             compiler_directives=DIRECTIVES,
             annotate=True,
@@ -161,10 +157,22 @@ class BuildKernels(build_ext):
         STAMP.write_text(FLAVOUR)  # only now: who asks for metadata makes this command too, and builds nothing
 
 
+class PackSources(sdist):
+    """Packs each file in its own folder and no link, since not every tool unpacks links."""
+
+    def make_release_tree(self, base_dir, files):
+        """Copy the files of the distribution to a folder; see `restore_links` for the links."""
+        root = Path.cwd().resolve()
+        super().make_release_tree(
+            base_dir, sorted({Path(file).resolve().relative_to(root).as_posix() for file in files})
+        )
+
+
+restore_links()
 setup(
-    packages=packages(),
-    package_dir=folders(),
+    packages=find_packages("src"),
+    package_dir={"": "src"},
     py_modules=["pytest_tagloom"],
     ext_modules=extensions(),
-    cmdclass={"build_ext": BuildKernels},
+    cmdclass={"build_ext": BuildKernels, "sdist": PackSources},
 )

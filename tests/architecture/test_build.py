@@ -2,6 +2,9 @@
 
 import re
 import runpy
+import subprocess
+import sys
+import tarfile
 import tempfile
 import tomllib
 from pathlib import Path
@@ -24,6 +27,32 @@ def test_a_source_distribution_has_what_the_readme_links_to():
         first = link.partition("/")[0]
         assert first in told or (first.endswith(".md") and "*.md" in told) or first == "LICENSE", link
     assert {"tests", "Makefile", "mkdocs.yml"} <= set(told)
+
+
+def test_links_lead_to_the_folders_of_the_package(tmp_path, monkeypatch):
+    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    monkeypatch.chdir(tmp_path)
+    for folder in ("engine", "kernels", "streams", "swap"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+    runpy.run_path(str(ROOT / "setup.py"))  # as in an unpacked source distribution, which has no links
+    for root in (ROOT, tmp_path):
+        package = root / "src" / "tagloom"
+        assert package.resolve() == root / "engine"
+        for name in ("kernels", "streams", "swap"):
+            assert (package / name).resolve() == root / name
+    assert set(setuptools.find_packages("src")) == {"tagloom", "tagloom.kernels", "tagloom.streams", "tagloom.swap"}
+
+
+def test_a_source_distribution_has_each_file_once_and_no_link(tmp_path):
+    command = [sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        members = archive.getmembers()
+    assert not any(each.issym() or each.islnk() for each in members)
+    names = {each.name.partition("/")[2] for each in members}
+    assert {"engine/ir/graph.py", "kernels/core/table.pxd", "kernels/core/table.pyx", "src/pytest_tagloom.py"} <= names
+    assert not any(name.startswith(("src/tagloom/", "engine/kernels/")) for name in names)
 
 
 def test_what_only_the_demo_uses_is_no_dependency():
