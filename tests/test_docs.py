@@ -189,7 +189,7 @@ def test_the_pipeline_names_every_row_in_order():
 def test_every_folder_stands_in_the_table_of_layers():
     rows = re.findall(r"^\| (\d+) \| `([\w/.]+)`", NAMES["ARCHITECTURE.md"], re.M)
     tops = ("engine", "engine/compile", "kernels")
-    folders = [p for top in tops for p in (ROOT / top).iterdir() if any(p.glob("*.py"))]
+    folders = [p for top in tops for p in (ROOT / top).iterdir() if any(p.glob("*.py")) and not p.is_symlink()]
     folders = [str(p.relative_to(ROOT)) for p in [*folders, ROOT / "streams", ROOT / "swap"]]
     assert sorted(folders) == sorted(place for _, place in rows if not place.endswith(".py"))
     for layer, place in rows:

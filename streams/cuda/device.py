@@ -282,6 +282,7 @@ class CudaDevice(SwapSupport):
                 f"{self.name} copies between equal shapes and dtypes only",
                 wanted=f"{buffer.dtype}{list(buffer.shape)}",
                 got=f"{like.dtype}{list(like.shape)}",
+                hint="allocate the destination in the shape and dtype of the source",
             )
         return buffer
 

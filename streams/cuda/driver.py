@@ -115,7 +115,7 @@ class PageLocks:
     """
 
     def __init__(self, driver: Any) -> None:
-        self._error = driver.LogicError
+        self._logic_error = driver.LogicError
         self._library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
         self._library.cuMemHostRegister_v2.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
         self._library.cuMemHostUnregister.argtypes = [ctypes.c_void_p]
@@ -139,4 +139,4 @@ class PageLocks:
         if code:
             text = ctypes.c_char_p()
             self._library.cuGetErrorString(code, ctypes.byref(text))
-            raise self._error(f"{name} failed: {(text.value or b'unknown error').decode()}")
+            raise self._logic_error(f"{name} failed: {(text.value or b'unknown error').decode()}")

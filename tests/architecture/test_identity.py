@@ -3,7 +3,7 @@
 import pytest
 import tagloom as tg
 
-from tests.architecture.layers import ROOT
+from tests.support.identity import ENGINE
 
 COMPARE = ["x == y", "x != 1", "x in [y]", "[x, y].index(y)", "(1, x) == (1, y)", "[y, x].count(x)", "ref(x) == ref(x)"]
 
@@ -12,9 +12,9 @@ COMPARE = ["x == y", "x != 1", "x in [y]", "[x, y].index(y)", "(1, x) == (1, y)"
 def test_a_comparison_in_the_engine_is_found(graph, code):
     names = {"x": tg.constant(1.0), "y": tg.constant(2.0), "ref": __import__("weakref").ref}
     with pytest.raises(AssertionError, match="compares"):
-        eval(compile(code, ROOT / "engine" / "ir" / "some.py", "eval"), names)
+        eval(compile(code, ENGINE + "ir/some.py", "eval"), names)
 
 
 def test_a_look_for_none_is_none(graph):
-    code = compile("None in [x]", ROOT / "engine" / "ir" / "some.py", "eval")
+    code = compile("None in [x]", ENGINE + "ir/some.py", "eval")
     assert not eval(code, {"x": tg.constant(1.0)})

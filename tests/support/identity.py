@@ -2,13 +2,13 @@
 
 import contextlib
 import sys
+from pathlib import Path
 
 import pytest
+import tagloom
 from tagloom.ir.tensor import Operators
 
-from tests.architecture.layers import FOLDERS, ROOT
-
-ENGINE = tuple(f"{ROOT / folder}/" for folder in FOLDERS)
+ENGINE = f"{Path(tagloom.__file__).parent}/"
 
 
 @contextlib.contextmanager
