@@ -7,6 +7,7 @@ import threading
 from contextlib import asynccontextmanager, suppress
 
 import numpy as np
+from tagloom.base.errors import DtypeError
 from tagloom.streams import CpuDevice, LatencyDevice, LibraryDevice, ManualDevice, VirtualClock
 
 from tests.support.probes import has_gpu
@@ -103,7 +104,13 @@ class Library:
     """What a LibraryDevice asks of its library."""
 
     ndarray = Elsewhere
-    empty = staticmethod(lambda shape, dtype: Elsewhere(np.empty(shape, dtype)))
+
+    @staticmethod
+    def empty(shape, dtype):
+        if dtype.kind == "T":
+            raise DtypeError("arrays of this library hold no strings", got=dtype)
+        return Elsewhere(np.empty(shape, dtype))
+
     full = staticmethod(lambda shape, value, dtype: Elsewhere(np.full(shape, value, dtype)))
 
 
