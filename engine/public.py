@@ -46,7 +46,7 @@ from .base.errors import (
     TensorArrayError,
     UninitializedVariableError,
 )
-from .base.settings import Settings
+from .base.settings import Settings, Switches
 from .base.shapes import Shape
 from .base.version import VERSION as __version__
 from .compile.liveness import liveness
@@ -538,6 +538,7 @@ __all__ = [
     "SwapError",
     "SwapPolicy",
     "SwapReport",
+    "Switches",
     "SyncSession",
     "TagloomError",
     "Tensor",

@@ -11,7 +11,7 @@ PUBLIC = {
         "OpError Overloaded PipelineError QueueClosed SessionClosed ShapeError StackError StepTimeout SwapError "
         "TagloomError TensorArrayError UninitializedVariableError"
     ),
-    "settings": "Settings",
+    "settings": "Settings Switches",
     "shapes": "Shape",
     "version": "VERSION:__version__",
 }
