@@ -29,13 +29,16 @@ class HostMemory(Protocol):
     @property
     def live_bytes(self) -> int:
         """Bytes of the arrays in use."""
+        ...
 
     @property
     def peak_bytes(self) -> int:
         """The most bytes in use so far."""
+        ...
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return a new, uninitialised array; MemoryError if there is no room."""
+        ...
 
     def close(self) -> None:
         """Free the memory cached for new arrays."""

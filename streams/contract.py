@@ -58,6 +58,7 @@ class Buffer(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of data."""
+        ...
 
 
 class Memory(Protocol):
@@ -66,21 +67,26 @@ class Memory(Protocol):
     @property
     def live_bytes(self) -> int:
         """Bytes of the buffers in use."""
+        ...
 
     @property
     def used_bytes(self) -> int:
         """Bytes in use that count against the limit, also those of other devices that share the limit."""
+        ...
 
     @property
     def peak_bytes(self) -> int:
         """The most bytes in use so far."""
+        ...
 
     @property
     def limit(self) -> int | None:
         """Bytes for buffers, None for any number."""
+        ...
 
     def counts(self, array: Any, /) -> bool:
         """Return True if this counter includes an array."""
+        ...
 
 
 class Timer:

@@ -27,18 +27,23 @@ class Kind(Protocol):
 
     def children(self, structure: Any) -> list[Any]:
         """Return the children in order."""
+        ...
 
     def labels(self, structure: Any) -> list[str]:
         """Return the prefix of each child's path, like ``[0]`` or ``.x``."""
+        ...
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
         """Return the children, and a function to make an equal container of new children."""
+        ...
 
     def metadata(self, structure: Any) -> Any:
         """Return all data of the container except its children: keys, names of fields, or registered metadata."""
+        ...
 
     def difference(self, left: Any, right: Any) -> str | None:
         """Describe how two containers of equal type differ apart from their children's values, or return None."""
+        ...
 
 
 class Sequences:

@@ -72,7 +72,7 @@ class DeviceSpec:
         pairs = [(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
         if any(a is not None and b is not None and a != b for a, b in pairs):
             return None
-        return self.within(other)
+        return DeviceSpec(**{f.name: _first_given(*pair) for f, pair in zip(fields(self), pairs, strict=True)})
 
 
 def _first_given(a: object, b: object) -> Any:

@@ -43,17 +43,21 @@ class CodeGenerator(Protocol):
 
         None if that depends on more, so that the kernel cannot be a step of a program.
         """
+        ...
 
     def has_kernel(self, computation: Computation, given: Dtypes, made: Dtypes, switches: Switches) -> bool:
         """Return True if a step of a program can compute these dtypes."""
+        ...
 
     def has_dtype(self, dtype: np.dtype[Any]) -> bool:
         """Return True if registers of a program may have a dtype."""
+        ...
 
     def find_kernel(
         self, type: str, attrs: Mapping[str, Any], outputs: Dtypes, otherwise: Callable[..., Any]
     ) -> Compiled | None:
         """Return the kernel of a single operation, or None; `otherwise` is the kernel by its definition."""
+        ...
 
 
 class _C:

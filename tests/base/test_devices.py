@@ -71,3 +71,13 @@ def test_inner_scopes_go_first(inner, outer, merged):
 def test_two_constraints():
     assert parse_device("/task:1").both(parse_device("/cpu:1")) == parse_device("/task:1/cpu:1")
     assert parse_device("/task:1").both(parse_device("/task:2/cpu:1")) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [("/gpu:*", "/device:*:1", "/gpu:1"), ("/task:0", "/gpu:1", "/task:0/gpu:1"), ("/cpu:*", "/gpu:1", None)],
+)
+def test_constraints_hold_together_in_either_order(one, other, together):
+    wanted = None if together is None else parse_device(together)
+    assert parse_device(one).both(parse_device(other)) == wanted
+    assert parse_device(other).both(parse_device(one)) == wanted

@@ -121,6 +121,17 @@ async def test_times_and_intervals_in_virtual_time():
         assert (runner.name, runner.steps, runner.statistics().step_seconds) == ("look", 4, 28)
 
 
+async def test_a_stop_during_a_step_skips_the_pause_to_the_next_step():
+    async with VirtualClock() as clock:
+
+        async def stop():
+            runner.stop()
+
+        async with tg.Session(tg.Graph()) as session, tg.runners(session, clock=clock) as group:
+            runner = group.add(stop, times=4, every=10)
+        assert (runner.steps, clock.now()) == (1, 0)
+
+
 async def test_restarts_come_later_and_later_and_what_was_fed_is_fed_again():
     async with VirtualClock() as clock:
         fails = Failing(2, 3, 4, clock=clock)

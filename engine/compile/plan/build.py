@@ -30,6 +30,7 @@ class DeviceBackend(Protocol):
 
     def kernel(self, op: Operation) -> Callable[..., Any]:
         """Return the kernel of an operation: ``kernel(*values)``, or ``kernel(context, *values)`` if it is stateful."""
+        ...
 
     def bind(self, plan: Plan) -> None:
         """Receive the plan of the kernels."""

@@ -45,6 +45,7 @@ class Opens(Protocol):
 
     def open_stage(self, context: Context) -> Stage:
         """Open all stages of the pipeline and return the last."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

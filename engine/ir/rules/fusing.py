@@ -19,9 +19,11 @@ class StepWriter(Protocol):
 
     def add(self, name: str, operands: Sequence[Any], made: Tensor | None = None, columns: tuple[int, ...] = ()) -> Any:
         """Append a step of the table in ``kernels/steps.py``; return its result, `made` if a tensor is passed."""
+        ...
 
     def number(self, op: Operation, value: float) -> Tensor:
         """Return a number as a constant of the dtype of the result of `op`."""
+        ...
 
 
 def all_inputs(op: Operation) -> Sequence[Tensor]:

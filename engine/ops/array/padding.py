@@ -127,7 +127,7 @@ def _infer_mirror_pad_shape(op: Operation) -> Shape:
         if size is not None and max(pair) > max(size - skip, 0):
             raise ShapeError(
                 "a mirror padding is larger than its tensor",
-                wanted=f"at most {size - skip}",
+                wanted=f"at most {max(size - skip, 0)}",
                 got=pair,
                 hint="pad in several steps",
             )

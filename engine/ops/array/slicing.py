@@ -47,17 +47,18 @@ def _infer_slice_shape(op: Operation) -> Shape:
 
 def _block_size(dim: int | None, begin: int | None, size: int | None) -> int | None:
     """Return the size of the block along a dimension; ShapeError if the block reaches outside."""
-    if size == -1:
-        return None if dim is None or begin is None else _block_size(dim, begin, dim - begin)
     # An unknown begin or size counts as 0, the least possible.
-    if dim is not None and not 0 <= (begin or 0) <= dim - (size or 0):
+    start, least = begin or 0, 0 if size == -1 else size or 0
+    if start < 0 or least < 0 or (dim is not None and start + least > dim):
         raise ShapeError(
             "a slice reaches outside its tensor",
-            wanted=f"within {dim}",
+            wanted="sizes and begins of at least 0" if dim is None else f"within {dim}",
             got=f"{size} from {begin}",
             hint="a size of -1 reaches to the end",
         )
-    return size
+    if size != -1:
+        return size
+    return None if dim is None or begin is None else dim - begin
 
 
 def _compute_slice(xp: Any, x: Any, begin: Any, size: Any) -> Any:

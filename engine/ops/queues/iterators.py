@@ -30,21 +30,25 @@ class Elements(Protocol):
 
     def take_loan(self, operation: str) -> Any:
         """Return a loan with the next ``element``, for `put_back` if unused, or an AsyncResult of a loan."""
+        ...
 
     def put_back(self, loan: Any) -> None:
         """Return a loan; its element is the next one again."""
 
     def deferred_state(self) -> Any:
         """Return the state which determines the remaining elements; parts of the state may be `Deferred`."""
+        ...
 
     def prepare(self, state: Any, dataset: Any = None) -> Callable[[], None]:
         """Prepare to continue from a state, perhaps of another pipeline; return a callable which does so."""
+        ...
 
     def begin_again(self, dataset: Any, iteration: int) -> None:
         """Begin at the first element of a pipeline."""
 
     def statistics(self) -> IteratorStatistics:
         """Return the iterator's statistics; callable from any thread."""
+        ...
 
     def cancel(self, error: BaseException) -> None:
         """Wake all waiting takes with an error."""
@@ -58,6 +62,7 @@ class OpensElements(Protocol):
 
     def open_iterator(self, name: str, iteration: int) -> Elements:
         """Return an iterator over the pipeline's iteration of a number."""
+        ...
 
 
 class Sources:

@@ -38,6 +38,7 @@ class Content(Protocol):
 
     def read(self, key: DType, value: DType) -> tuple[list[Any], Array]:
         """Return keys and values; callable from any thread."""
+        ...
 
 
 class TableSpec(NamedTuple):

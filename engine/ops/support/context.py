@@ -37,6 +37,7 @@ class Resources(Protocol):
 
     def get_or_create(self, container: str, name: str, factory: Callable[[str], R]) -> R:
         """Return the session's resource of a kind and name, made by ``factory(name)`` on first use."""
+        ...
 
     def add_to_step(self, number: int, resource: Resource) -> None:
         """Close a resource, if still open, when the step of this number ends."""
@@ -49,12 +50,14 @@ class Resources(Protocol):
 
     def __iter__(self) -> Iterator[Resource]:
         """Yield the resources outliving steps."""
+        ...
 
     # ---- for the executors of steps
 
     @property
     def of_steps(self) -> Mapping[int, object]:
         """Steps with resources of their own, by number."""
+        ...
 
     def cancel_step(self, number: int, error: BaseException) -> None:
         """Wake the waiters in the resources of a step ending early."""
@@ -76,6 +79,7 @@ class Watcher(Protocol):
 
     def show(self, value: Array, copy: Callable[[Array], Array | LongCall]) -> Awaitable[None] | None:
         """Take a copy of a value; return an awaitable of room for another, or None."""
+        ...
 
 
 class PartialFeeds(Protocol):
@@ -83,6 +87,7 @@ class PartialFeeds(Protocol):
 
     def come(self, index: int) -> Array | Awaitable[Array]:
         """Return the value of a feed, or an awaitable of the value."""
+        ...
 
     def put(self, key: int, value: Array) -> None:
         """Keep a copy of a fetched value until the handle takes it."""
@@ -96,15 +101,19 @@ class Swapper(Protocol):
 
     def entry_for(self, value: Any) -> Any:
         """Return the content of an element: an entry if the value may move, or the value itself."""
+        ...
 
     def keeps_on_host(self, rows: Array) -> bool:
         """Return True if rows stay in host memory until they are read."""
+        ...
 
     def wrap_host_row(self, row: Array) -> Any:
         """Return the entry of a row staying in host memory, or the row itself."""
+        ...
 
     def read(self, series: Any, index: int, last: bool) -> tuple[Array | None, Awaitable[Array] | None]:
         """Return the array in a slot, or an awaitable of the array."""
+        ...
 
 
 async def until_ended(call: LongCall) -> None:

@@ -22,6 +22,7 @@ class HasStatistics(Protocol):
 
     def statistics(self) -> Statistics:
         """Return the session's statistics."""
+        ...
 
 
 Sessions = HasStatistics | Mapping[str, HasStatistics]

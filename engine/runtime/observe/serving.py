@@ -39,9 +39,11 @@ class Shown(Protocol):
 
     def statistics(self) -> Statistics:
         """Return the session's statistics."""
+        ...
 
     def report(self) -> Any:
         """Return the report of the session's last steps."""
+        ...
 
 
 class StatisticsServer:

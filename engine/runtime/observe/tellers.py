@@ -11,6 +11,7 @@ class StatisticsSource(Protocol):
 
     def statistics(self) -> Any:
         """Return the statistics as a frozen dataclass, from any thread."""
+        ...
 
 
 class StatisticsRegistry:

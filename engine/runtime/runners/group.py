@@ -40,6 +40,7 @@ class HasClose(Protocol):
 
     def close(self) -> Operation:
         """Return an operation that closes the queue; the elements in the queue can still be taken."""
+        ...
 
 
 def runners(session: Session, *, drain: float | bool = False, clock: Clock | None = None) -> Runners:

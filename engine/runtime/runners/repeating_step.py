@@ -280,7 +280,8 @@ class Runner:
                 except Exception as error:
                     await self._wait_for_restart(error)
                 else:
-                    if self._policy.every is not None and self.steps < self._times:
+                    # A runner that was stopped during the step has no next step to pause for.
+                    if self._policy.every is not None and self.steps < self._times and not self._stopped.is_set():
                         await self._pause_until(begin + self._policy.every)
         finally:
             self._is_stepping = False

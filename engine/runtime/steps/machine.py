@@ -30,9 +30,11 @@ class EndedMachine(Protocol):
     @property
     def fetches(self) -> list[Any]:
         """The fetched arrays; DEAD for a value that was never computed."""
+        ...
 
     def switch_outcomes(self) -> Any:
         """Return the predicates of the root frame's Switches, by node, or by name in a group of machines."""
+        ...
 
 
 class Machine(EndedMachine, Protocol):
@@ -49,10 +51,12 @@ class Machine(EndedMachine, Protocol):
     @property
     def pending(self) -> int:
         """Number of launched instances that have not finished."""
+        ...
 
     @property
     def offloaded(self) -> Any:
         """Instances computed by workers; false if there are none."""
+        ...
 
     @property
     def can_progress(self) -> bool: ...
@@ -62,6 +66,7 @@ class Machine(EndedMachine, Protocol):
     def swaps(self) -> list[Any]: ...
     def drain(self, seconds: float) -> bool:
         """Compute ready instances for about `seconds`; return True if more are ready."""
+        ...
 
     def launches(self) -> Sequence[LaunchedInstance]: ...
     def finish(self, ticket: Ticket, result: Any) -> None: ...
@@ -87,9 +92,11 @@ class StepUnderWay(Protocol):
 
     def owns_task(self, task: object) -> bool:
         """Return True if `task` runs an instance of the step."""
+        ...
 
     def activity(self) -> Activity:
         """Return the active instances and the state of the step, for the error of a timeout."""
+        ...
 
 
 class Execution(StepUnderWay, Protocol):
@@ -104,16 +111,21 @@ class Execution(StepUnderWay, Protocol):
     @property
     def holder(self) -> Holder | None:
         """The execution as the holder of its claim on memory; None if it does not count the bytes of its arrays."""
+        ...
 
     @property
     def has_ended(self) -> bool:
         """True if `run` has ended and has released everything."""
+        ...
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run the step to its end and return the fetched arrays; raises the first failure."""
+        ...
 
     def active(self) -> list[str]:
         """Return the names of the instances under way."""
+        ...
 
     def switch_outcomes(self) -> dict[int, Any]:
         """Return the predicates of the root frame's Switches, by their nodes in the plan of the whole step."""
+        ...

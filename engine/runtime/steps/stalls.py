@@ -52,9 +52,11 @@ class Active(Protocol):
 
     def active(self) -> list[str]:
         """Return the names of the instances under way."""
+        ...
 
     def peer_waits(self) -> list[str]:
         """Return the instances that wait for other processes, with channel and peer."""
+        ...
 
 
 def held_up(step: CompiledStep, active: Iterable[str]) -> dict[str, list[str]]:
