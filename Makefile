@@ -70,8 +70,9 @@ operations: $(PYTHON)  ## write the tables of operations anew: docs/operations.m
 names: $(PYTHON)  ## write the list of public names anew from the families' lists: engine/public.py
 	$(PYTHON) -m tests.architecture.public_names
 
-layers: $(PYTHON)  ## draw the layers anew: docs/layers.svg
+layers: $(PYTHON)  ## draw the layers and the paths through the code anew: docs/layers.svg, docs/paths
 	$(PYTHON) docs/draw_layers.py
+	$(PYTHON) docs/draw_paths.py
 
 golden:  ## write the golden texts anew; read the diff before committing it
 	$(PYTHON) -m pytest -k golden --update-golden

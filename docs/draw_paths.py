@@ -12,10 +12,10 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "paths"
 LAYERS = runpy.run_path(str(ROOT / "docs" / "draw_layers.py"))  # colours and sizes
-WIDTH, MARGIN, GAP, BOX = (LAYERS[name] for name in ("WIDTH", "MARGIN", "GAP", "BOX"))
+WIDTH, MARGIN, BOX = (LAYERS[name] for name in ("WIDTH", "MARGIN", "BOX"))
 CHARACTER, FONT, COLORS = (LAYERS[name] for name in ("CHARACTER", "FONT", "COLORS"))
 NUMBER, LABEL, PLACE = 34, 56, 400  # pixels from the left: circle, label, box of a step
-RADIUS = 10
+RADIUS, INSET, BETWEEN = 10, 3, 4  # of a circle; around a box; between bands
 
 # A path is a title and its steps: the event, and "module" or "module: symbol".
 PATHS = {
@@ -230,7 +230,7 @@ PATHS = {
                 "kernels/scheduler/copying.pyx: copy_received",
             ),
             (
-                "to another process: post the message",
+                "to another process: empty the outbox",
                 "kernels/scheduler/rendezvous.pyx: Rendezvous.take_outbox",
             ),
         ],
@@ -342,14 +342,14 @@ def split_place(place):
 
 def draw_step(number, top, label, place):
     """Return the parts of a step: its band, number, label, and the box of its place."""
-    middle, color = top + BOX / 2 + GAP, COLORS[place.split("/")[0]]
+    middle, color = top + BOX / 2 + INSET, COLORS[place.split("/")[0]]
     width = len(place) * CHARACTER + 16
     return [
-        f"<rect x='{MARGIN}' y='{top}' width='{WIDTH - 2 * MARGIN}' height='{BOX + 2 * GAP}' rx='6' fill='#f6f6f4'/>",
+        f"<rect x='{MARGIN}' y='{top}' width='{WIDTH - 2 * MARGIN}' height='{BOX + 2 * INSET}' rx='6' fill='#f6f6f4'/>",
         f"<circle cx='{NUMBER}' cy='{middle:g}' r='{RADIUS}' fill='#ffffff' stroke='#888'/>",
         f"<text x='{NUMBER}' y='{middle + 4:g}' fill='#444' text-anchor='middle'>{number}</text>",
         f"<text x='{LABEL}' y='{middle + 4:g}' fill='#444'>{escape(label)}</text>",
-        f"<rect x='{PLACE}' y='{top + GAP}' width='{width:g}' height='{BOX}' rx='4' fill='{color}'/>",
+        f"<rect x='{PLACE}' y='{top + INSET}' width='{width:g}' height='{BOX}' rx='4' fill='{color}'/>",
         f"<text x='{PLACE + 8}' y='{middle + 4:g}' fill='#111'>{escape(place)}</text>",
     ]
 
@@ -367,15 +367,15 @@ def draw_arrow(top, bottom):
 
 def draw(title, steps):
     """Return the picture of a path as SVG: a band for each step, from top to bottom."""
-    parts, height = [], BOX + 2 * GAP
+    parts, height = [], BOX + 2 * INSET
     for number, (label, place) in enumerate(steps):
-        top = MARGIN + number * (height + GAP)
+        top = MARGIN + number * (height + BETWEEN)
         parts += draw_step(number + 1, top, label, place)
-    first, pitch = MARGIN + height / 2, height + GAP
+    first, pitch = MARGIN + height / 2, height + BETWEEN
     for number in range(len(steps) - 1):
         middle = first + number * pitch
         parts += draw_arrow(middle + RADIUS, middle + pitch - RADIUS)
-    total = 2 * MARGIN + len(steps) * pitch - GAP
+    total = 2 * MARGIN + len(steps) * pitch - BETWEEN
     size = f"width='{WIDTH}' height='{total}' viewBox='0 0 {WIDTH} {total}'"
     told = "; ".join(f"{label} ({place})" for label, place in steps)
     names = f"<title>{escape(title)}</title>\n<desc>{escape(told)}</desc>"
