@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; each sets `command` to the function that runs it."""
-    parser = argparse.ArgumentParser(prog="tagloom", description=sys.modules[__package__].__doc__)
+    parser = argparse.ArgumentParser(prog="tagloom", description=sys.modules[__name__.rpartition(".")[0]].__doc__)
     parser.add_argument("--version", action="version", version=f"tagloom {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_demo(commands.add_parser("demo", help="train a character-level LSTM on Python's help texts; let it write"))

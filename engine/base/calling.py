@@ -50,8 +50,8 @@ def call(function: object, arguments: Sequence[Any], what: str, named: Mapping[s
             hint=f"give it as many parameters, as in {_lambda_prefix(arguments)}",
         ) from error
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-        if hasattr(result, "close"):
-            result.close()  # prevents the warning that the coroutine was never awaited
+        if (close := getattr(result, "close", None)) is not None:
+            close()  # prevents the warning that the coroutine was never awaited
         raise _not_plain(function, what)
     return result
 

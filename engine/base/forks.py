@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 class Stranded(Protocol):
     """An object unusable in a child process until reset."""
 
-    def strand(self, parent: int) -> None:
+    def strand(self, parent: int, /) -> None:
         """Reset the object in a child process; `parent` is the process id of the parent."""
 
 

@@ -301,7 +301,7 @@ class DatasetIterator:
         stage, most, until = self._stage, self._chunk.most, perf_counter() + QUICKLY
         while not self._ended and len(self._ready) < most:
             try:
-                chunk = await stage.pull(most - len(self._ready))
+                chunk: list[Item] = await stage.pull(most - len(self._ready))
             except (Exception, asyncio.CancelledError) as error:
                 if self._pulling is not asyncio.current_task():
                     # `_pulling` is this task unless the iterator has ended or replaced it

@@ -71,7 +71,7 @@ class Predicate:
     def walk(self, into_recurrences: bool = True) -> Iterator[Predicate]:
         """Yield the predicate and all its parts, each once; operands of recurrences only `into_recurrences`."""
         seen: set[Predicate] = set()
-        work = [self]
+        work: list[Predicate] = [self]
         while work:
             predicate = work.pop()
             if predicate not in seen:

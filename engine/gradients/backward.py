@@ -81,7 +81,7 @@ class Backward:
     def _refuse_open_loop_parameter(self, op: Operation) -> None:
         """Refuse gradients with respect to the initial values of a loop still under construction (rule 97)."""
         initial = op.notes.initial
-        if op.region.owner is None and initial in self.active:
+        if op.region.owner is None and initial is not None and initial in self.active:
             raise GraphError(
                 "cannot compute a gradient inside a loop with respect to its initial values",
                 got=f"loop variable {op.name}, which starts from {initial.name}",

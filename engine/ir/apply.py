@@ -227,8 +227,8 @@ def as_typed(value: object) -> Tensor | None:
     """Return a tensor for a tensor, variable, slices, array, or lists with tensors; None for a literal or scalar."""
     if isinstance(value, Tensor):
         return value
-    if hasattr(value, "_as_tensor"):
-        tensor: Tensor = value._as_tensor()
+    if (as_tensor := getattr(value, "_as_tensor", None)) is not None:
+        tensor: Tensor = as_tensor()
         return tensor
     # Arrays of any library, but not NumPy's scalars, which count as literals.
     if hasattr(value, "__dlpack__"):
@@ -274,8 +274,11 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     if isinstance(value, (list, tuple)) and as_symbolic(value):
         inner = wanted or _dtype_within(value)
         tensor: Tensor | None = apply("Stack", [convert_to_tensor(v, inner) for v in value], axis=0)
+    elif isinstance(value, Tensor):
+        tensor = value
     else:
-        tensor = value if isinstance(value, Tensor) else value._as_tensor() if hasattr(value, "_as_tensor") else None
+        as_tensor = getattr(value, "_as_tensor", None)
+        tensor = None if as_tensor is None else as_tensor()
     if tensor is None:
         array = as_array(value) if wanted is None else as_fed_array(value, wanted)
         return _append_constant(array, None, name)

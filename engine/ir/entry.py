@@ -88,7 +88,7 @@ def explained(function: F) -> F:
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
-        async def called(*args: Any, **kwargs: Any) -> Any:
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
             try:
                 running = function(*args, **kwargs)
                 del args, kwargs  # the method itself decides how long its arguments live
@@ -97,15 +97,15 @@ def explained(function: F) -> F:
                 _add_usage_note(function, error)
                 raise
 
-    else:
+        return cast(F, awaited)
 
-        @functools.wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            except TypeError as error:
-                _add_usage_note(function, error)
-                raise
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            _add_usage_note(function, error)
+            raise
 
     return cast(F, called)
 

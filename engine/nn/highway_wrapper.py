@@ -57,6 +57,7 @@ class HighwayWrapper(CellWrapper):
         self._is_coupled = bool(couple_carry_transform_gates)
         self.carry: Any = None
         self.transform: Any = None
+        self._has_gates = False
 
     def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
         """Return the mixture of the cell's input and output, and its next state.
@@ -81,7 +82,7 @@ class HighwayWrapper(CellWrapper):
                 operation=y.op,
                 hint="give the cell as many units as the input has",
             )
-        if self.carry is None:
+        if not self._has_gates:
             self._make_gates(int(self.output_size), x)
         # The gates see the input, not the cell's output.
         carry = self.carry(x)
@@ -101,3 +102,4 @@ class HighwayWrapper(CellWrapper):
         self.carry = make_gate(self._bias, "carry")
         if not self._is_coupled:
             self.transform = make_gate(-self._bias, "transform")
+        self._has_gates = True

@@ -98,7 +98,7 @@ def _count_fans(shape: Sequence[int]) -> tuple[float, float]:
     """Return the number of inputs of each output and of outputs of each input, for weights of a shape."""
     # A vector is no kernel: all its elements count as inputs and as outputs.
     if len(shape) < 2:
-        return (float(math.prod(shape)),) * 2
+        return float(math.prod(shape)), float(math.prod(shape))
     # Kernels are [*window, inputs, outputs]; each element of the window has inputs, and outputs, of its own.
     window = math.prod(shape[:-2])
     return float(window * shape[-2]), float(window * shape[-1])

@@ -64,7 +64,7 @@ def convert_arguments(learning_rate: ArrayLike, global_step: ArrayLike, *others:
 
 def convert_rate(learning_rate: ArrayLike, rate: Tensor) -> Tensor:
     """Return the rate of a schedule in the dtype of the schedule's `learning_rate`."""
-    return cast_hyperparameter(rate, as_dtype(learning_rate.dtype) if hasattr(learning_rate, "dtype") else rate.dtype)
+    return cast_hyperparameter(rate, as_dtype(getattr(learning_rate, "dtype", rate.dtype)))
 
 
 @define_schedule
@@ -243,7 +243,7 @@ def _common_dtype(values: Sequence[Any]) -> DType:
 
 def _convert_boundary(boundary: object, dtype: DType) -> Tensor:
     """Return a boundary in the dtype of the compared number."""
-    given = as_dtype(boundary.dtype if hasattr(boundary, "dtype") else type(boundary))
+    given = as_dtype(getattr(boundary, "dtype", type(boundary)))
     if given.is_floating and dtype in (int32, int64):
         raise DtypeError("a boundary between integers is an integer", wanted=dtype, got=given, hint="as 10, not 10.0")
     return cast_hyperparameter(boundary, dtype)

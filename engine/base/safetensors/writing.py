@@ -188,8 +188,9 @@ def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_
 
 def sync_file(file: int) -> None:
     """Wait until the bytes written to a file are on the disk."""
-    if hasattr(fcntl, "F_FULLFSYNC"):  # of macOS, whose fsync does not wait for the disk's own memory
-        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # of macOS, whose fsync does not wait for the disk's own memory
+    if full is not None:
+        fcntl.fcntl(file, full)
     else:
         os.fsync(file)
 

@@ -161,7 +161,7 @@ class _BranchScope(_Scope):
         outputs = [(data.dtype, data.shape)] * count
         # A bool chooses between two branches, an integer between any number of them.
         is_cond = self.pred.dtype is dtypes.bool_
-        type, attrs = "Switch" if is_cond else "SwitchN", dict[str, Any]() if is_cond else {"num": count}
+        type, attrs = "Switch" if is_cond else "SwitchN", dict[str, Any]({} if is_cond else {"num": count})
         if self.op.attrs.get("dead_silent"):
             attrs["dead_silent"] = True
         name, origin = f"{self.op.name}/Switch", Origin(self.op.name, "capture")

@@ -60,7 +60,7 @@ class _Folding:
             return None
         if op.role is Role.SERIES_READ and not op.attrs["maybe"]:
             value = saved_value(op.inputs[0])  # the same in every slot, such as a shape known by now
-            return [self.constants[value]] if value in self.constants else None
+            return [self.constants[value]] if value is not None and value in self.constants else None
         if op.definition.has(ShapeOnly) and inputs[0].shape.is_fully_known:
             # A broadcast view: the operation looks at the shape alone, so no array of this size is allocated.
             return _evaluate_kernel(op, [np.broadcast_to(np.False_, inputs[0].shape.as_tuple())], self.most_bytes)

@@ -439,12 +439,12 @@ def case(
         predicates = predicates[:-1]
     # No branch runs before the assertions have passed.
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *controls)):
-        functions = [fn for _, fn in pairs]
+        functions: list[Any] = [*(fn for _, fn in pairs), default]
         # A single predicate is itself the predicate of a cond.
         if len(pairs) == 1:
             return cond(predicates[0], functions[0], lambda: call(default, (), f"the default of {name}"), strict, name)
         roles = [f"function {i}" for i in range(len(pairs))]
-        return build_branches(_first_true(predicates), [*functions, default], strict, name, [*roles, "default"])
+        return build_branches(_first_true(predicates), functions, strict, name, [*roles, "default"])
 
 
 def _require_pairs(given: Any) -> list[tuple[Any, Any]]:

@@ -84,7 +84,7 @@ def _expected_qr(x: Any) -> tuple[Any, Any]:
         rest = x[:, j] - q[:, :j] @ r[:j, j]
         r[j, j] = np.linalg.norm(rest)
         q[:, j] = rest / r[j, j]
-    signs = np.sign(np.diagonal(np.linalg.qr(x)[1]).real)
+    signs = np.sign(np.real(np.diagonal(np.linalg.qr(x)[1])))
     return q * signs, r * signs[:, None]
 
 

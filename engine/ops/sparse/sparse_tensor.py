@@ -316,6 +316,8 @@ def fed_parts(sp: SparseTensor, value: Any) -> list[tuple[Tensor, Any]]:
             hint="a scipy.sparse matrix m is (numpy.transpose(m.coords), m.data, m.shape), made by m.tocoo()",
         )
     parts: Sequence[Any] = value or (None, None, None)
+    indices: Any
+    sizes: Any
     indices, values, sizes = parts
     # An empty list has no rank, and NumPy makes it a float array.
     if np.size(indices) == 0:

@@ -167,13 +167,13 @@ if TYPE_CHECKING:
     # A call returns tensors where a graph is built (in another function, or with tensors as arguments), and elsewhere a
     # coroutine of arrays. No static type of an argument decides which, so each of these types allows both uses.
 
-    class TensorCall(Tensor, Call[V_co]):
+    class TensorCall(Tensor, Call[V_co]):  # pyright: ignore[reportGeneralTypeIssues]
         """Call of a function returning a tensor."""
 
-    class PairCall(tuple[Tensor, Tensor], Call[V_co]):
+    class PairCall(tuple[Tensor, Tensor], Call[V_co]):  # pyright: ignore[reportGeneralTypeIssues]
         """Call of a function returning two tensors."""
 
-    class TripleCall(tuple[Tensor, Tensor, Tensor], Call[V_co]):
+    class TripleCall(tuple[Tensor, Tensor, Tensor], Call[V_co]):  # pyright: ignore[reportGeneralTypeIssues]
         """Call of a function returning three tensors."""
 
     class ListCall(list[Tensor], Call[V_co]):  # type: ignore[misc]
@@ -182,5 +182,5 @@ if TYPE_CHECKING:
     class DictCall(dict[K, Tensor], Call[V_co]):  # type: ignore[misc]
         """Call of a function returning a dict of tensors."""
 
-    class ValueCall(tuple[Tensor, Any], Call[V_co]):
+    class ValueCall(tuple[Tensor, Any], Call[V_co]):  # pyright: ignore[reportGeneralTypeIssues]
         """Call of a function returning a tensor and an auxiliary value."""

@@ -55,7 +55,8 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
         # An initializer older than the variable explains more than the error's own hint.
         error.hint = _late_variable(graph, operation) or error.hint
     error.tag = tag
-    error.device = plan.device or error.device
+    if plan.device:
+        error.device = plan.device
     error.input_shapes = shapes
     error.operation = operation
     error.source = operation.source or error.source

@@ -77,7 +77,8 @@ def launch(
     """
     if len(step.device_plans) > 1 or step.is_part:
         return _launch_group(step, context, feeds, environment, recorder)
-    part, devices, contexts = step.device_plans[0], environment.devices, context.contexts
+    (part,) = step.device_plans
+    devices, contexts = environment.devices, context.contexts
     swap = None if environment.swapping is None else _open_swapper(part, devices, environment.swapping)
     # The context as passed suits the session's first device, with NumPy arrays and without swapping.
     if part.plan.has_device_arrays or swap is not None or devices and contexts is not devices[part.device].contexts:
@@ -92,7 +93,7 @@ def launch(
         part.tables, context, feeds, shuffle_seed, environment.guard, recorder, workers, None, submit, swap
     )
     # No lambda: the traceback of a kernel's error would keep its frame, and with it the machine.
-    run: Callable[..., bool] = contexts.run
+    run: Any = contexts.run
     return Launched(machine, partial(run, machine.drain), holds)
 
 

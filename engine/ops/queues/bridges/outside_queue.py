@@ -9,9 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-SHUT_DOWN: tuple[type[Exception], ...] = (
-    (asyncio.QueueShutDown,) if hasattr(asyncio, "QueueShutDown") else ()  # of Python 3.13
-)
+_QueueShutDown = getattr(asyncio, "QueueShutDown", None)  # of Python 3.13
+SHUT_DOWN: tuple[type[Exception], ...] = () if _QueueShutDown is None else (_QueueShutDown,)
 
 
 class QueueGone(Exception):
