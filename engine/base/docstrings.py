@@ -103,6 +103,19 @@ def show_calls(function: str, examples: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
+def documented_by(source: Callable[..., Any]) -> Callable[[F], F]:
+    """Return a decorator: a method that only hands its call to `source`, a method of a part, gets its docstring.
+
+    Users read the documentation of the whole at its class; the text stands beside the code that it describes.
+    """
+
+    def document(method: F) -> F:
+        method.__doc__ = source.__doc__
+        return method
+
+    return document
+
+
 def _parameter_names(function: Any) -> list[str]:
     """Return the names of the parameters, without the object, in the order of the signature."""
     is_class = isinstance(function, type)

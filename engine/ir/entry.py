@@ -70,19 +70,6 @@ def builds(function: F) -> F:
     return cast(F, called)
 
 
-def documented_by(source: Callable[..., Any]) -> Callable[[F], F]:
-    """Return a decorator: a method that only hands its call to `source`, a method of a part, gets its docstring.
-
-    Users read the documentation of the whole at its class; the text stands beside the code that it describes.
-    """
-
-    def document(method: F) -> F:
-        method.__doc__ = source.__doc__
-        return method
-
-    return document
-
-
 def explained(function: F) -> F:
     """Mark a method for running steps: TypeErrors carry a note on the method's usage, as for `public`."""
     if inspect.iscoroutinefunction(function):

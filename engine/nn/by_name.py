@@ -22,26 +22,24 @@ _INITIALIZERS: dict[str, Callable[[], initializers.Initializer]] = {
     for name, made in vars(module).items()
     if name.endswith("_initializer")
 }
-_ACTIVATIONS: dict[str, Callable[[Any], Tensor]] = {
-    function.__name__: function
-    for function in (
-        functions.elu,
-        composed.hard_sigmoid,
-        composed.swish,
-        functions.gelu,
-        functions.leaky_relu,
-        functions.log_sigmoid,
-        functions.relu,
-        functions.relu6,
-        functions.selu,
-        functions.sigmoid,
-        functions.softplus,
-        functions.softsign,
-        log_softmax,
-        softmax,
-        tanh,
-    )
-}
+_FUNCTIONS: tuple[Any, ...] = (
+    functions.elu,
+    composed.hard_sigmoid,
+    composed.swish,
+    functions.gelu,
+    functions.leaky_relu,
+    functions.log_sigmoid,
+    functions.relu,
+    functions.relu6,
+    functions.selu,
+    functions.sigmoid,
+    functions.softplus,
+    functions.softsign,
+    log_softmax,
+    softmax,
+    tanh,
+)
+_ACTIVATIONS: dict[str, Callable[[Any], Tensor]] = {function.__name__: function for function in _FUNCTIONS}
 
 
 def as_initializer(given: Any) -> Callable[..., Any]:

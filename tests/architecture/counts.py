@@ -128,9 +128,10 @@ def is_only_typed(function):
 
 
 def public_functions():
-    """Return (path, line) of each function that users call: of the package, its modules and its classes."""
+    """Return (path in the package, line) of each function that users call: of its modules and its classes."""
     import tagloom
 
+    package = Path(tagloom.__file__).parent  # the tree, or an installed copy
     present = [name for name in OFFERED if importlib.util.find_spec(f"tagloom.{name.partition('.')[0]}")]
     modules = [tagloom, *(importlib.import_module(f"tagloom.{name}") for name in present)]
     listed = [(module, name) for module in modules for name in getattr(module, "__all__", dir(module))]
@@ -139,9 +140,15 @@ def public_functions():
         value = getattr(home, name)
         for function in _methods(value) if inspect.isclass(value) else [value]:
             code = getattr(inspect.unwrap(function), "__code__", None)
-            if code is not None:
-                found.add((Path(code.co_filename).resolve(), code.co_firstlineno))
+            if code is not None and Path(code.co_filename).is_relative_to(package):
+                found.add((Path(code.co_filename).relative_to(package), code.co_firstlineno))
     return found
+
+
+def _path_in_package(path):
+    """Return the path of a source file of the tree in the package."""
+    inner = path.relative_to(ROOT)
+    return inner.relative_to("engine") if inner.parts[0] == "engine" else inner
 
 
 def _methods(kind):
@@ -165,7 +172,7 @@ def wide_functions():
                 line = min([f.lineno, *(each.lineno for each in f.decorator_list)])
                 # The inputs and attributes of its operation are what a kernel is called with.
                 is_kernel = names[0] == "xp" and path.is_relative_to(ROOT / "engine" / "ops")
-                found = public if (path.resolve(), line) in known else kernels if is_kernel else others
+                found = public if (_path_in_package(path), line) in known else kernels if is_kernel else others
                 found.append(f"{path.relative_to(ROOT)}:{f.name}")
     return public, kernels, others
 

@@ -347,7 +347,8 @@ class Runners:
     def _make_step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
         """Return a function that runs one step with feeds, or calls the user's async function."""
         if callable(fetches):
-            call: Callable[[Any], Awaitable[Any]] = fetches if is_fed else lambda _: fetches()
+            function: Callable[..., Awaitable[Any]] = fetches
+            call = function if is_fed else lambda _: function()
             return call if timeout is None else _limit_seconds(call, timeout)
         session = self.session
         return lambda feeds: session.run(fetches, feeds, timeout=timeout)

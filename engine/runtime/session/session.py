@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from ...base.docstrings import documented_by
 from ...base.errors import GraphError, TagloomError
 from ...base.settings import DEFAULTS, Settings
 from ...base.wording import short_device
-from ...ir.entry import documented_by, explained
+from ...ir.entry import explained
 from ...ir.graph import Graph
 from ...ir.scopes import PersistentScope, Scope, current_region
 from ...ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts

@@ -75,10 +75,9 @@ def launch(
     DeviceMemoryError
         If the fed arrays do not fit.
     """
-    if len(step.device_plans) > 1 or step.is_part:
+    if len(step.device_plans) != 1 or step.is_part:
         return _launch_group(step, context, feeds, environment, recorder)
-    (part,) = step.device_plans
-    devices, contexts = environment.devices, context.contexts
+    part, devices, contexts = step.device_plans[0], environment.devices, context.contexts
     swap = None if environment.swapping is None else _open_swapper(part, devices, environment.swapping)
     # The context as passed suits the session's first device, with NumPy arrays and without swapping.
     if part.plan.has_device_arrays or swap is not None or devices and contexts is not devices[part.device].contexts:

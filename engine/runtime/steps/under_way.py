@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
 from typing import Generic, TypeVar
 
 from ...base.forks import building
@@ -49,7 +48,7 @@ class UnderWay(Generic[T]):
         note_caller(context)
         self._calls[key] = call
         try:
-            loop.run_in_executor(None, partial(context.run, _carry_out, call, function))
+            loop.run_in_executor(None, lambda: context.run(_carry_out, call, function))
         except BaseException:  # the loop's executor has been shut down
             del self._calls[key]
             raise

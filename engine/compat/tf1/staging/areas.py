@@ -346,7 +346,7 @@ class MapStagingArea(_Area):
             return tuple(range(len(self.dtypes)))
         known = {name: i for i, name in enumerate(self.names or ())}
         # An unknown name stays a name here, and is refused below like a number out of range.
-        chosen: tuple[int, ...] = tuple([known.get(each, each) for each in given])
+        chosen: tuple[Any, ...] = tuple(known.get(each, each) for each in given)
         if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(len(self.dtypes))):
             raise GraphError(
                 f"{self._what} '{self.name}' has no such components",
