@@ -1,4 +1,4 @@
-"""What has memory of a device."""
+"""Holders of a device's memory, for the report of a step that runs out of it."""
 
 from tagloom.kernels.memory.pool cimport Pool
 from tagloom.kernels.scheduler.delivery cimport Machine

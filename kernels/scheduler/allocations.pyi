@@ -1,4 +1,4 @@
-"""What has memory of a device."""
+"""Holders of a device's memory, for the report of a step that runs out of it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from tagloom.base.resources import Resource
 from tagloom.kernels.memory.pool import Pool
 
 def resource_allocations(resources: Iterable[Resource], pool: Pool) -> list[tuple[int, str, None, Any]]:
-    """Return (bytes, label, None, None) of what resources hold of the memory that a pool counts, each array once."""
+    """Return (bytes, label, None, None) for each resource with memory that a pool counts; each array counts once."""
 
 def shared_allocations(pool: Pool) -> list[tuple[int, str, None, None]]:
-    """Return (bytes, label, None, None) of what others have that share the limit of a pool, if any do."""
+    """Return (bytes, label, None, None) for the memory of other pools that share a pool's limit, if there is any."""

@@ -135,7 +135,7 @@ cdef int _add_iteration(object found, Machine* m, Iteration* it, CompiledPlan co
 
 cdef int _add_sent(
         object found, Machine* m, const RendezvousTable* rendezvous, CompiledPlan compiled, dict producers) except -1:
-    """Add what a machine has sent and nobody has taken."""
+    """Add the values that a machine has sent and no Recv has taken."""
     cdef Endpoint* end = next_end(rendezvous, NULL)
     while end != NULL:
         if end.machine == m:

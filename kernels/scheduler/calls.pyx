@@ -37,7 +37,7 @@ cdef enum:
 
 cdef object call_kernel(
         Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, double nanoseconds_left):
-    """Call the kernel of an instance with its inputs as arrays, or have it called in a thread.
+    """Call the kernel of an instance with its inputs as arrays, or start its call in a thread.
 
     A kernel that does nothing but compute goes to the step's threads where it should take long: what NumPy does to
     large arrays it does without the interpreter lock. What it should take is known from what it took before for a byte
@@ -74,12 +74,14 @@ cdef object call_kernel(
 
 
 cdef inline void _note_pace(Node* node, int64_t spent, int64_t size) noexcept:
-    """Remember what a kernel took; what was interrupted took longer than it will, and is soon forgotten."""
+    """Record the pace of a kernel's call; an interrupted call measures too slow, and its share halves with each later
+    call.
+    """
     node.python_pace = max(0.5 * node.python_pace, <double>spent / <double>max(size, 1))
 
 
 cdef class LongCall:
-    """A kernel that another thread calls, and what it took."""
+    """A kernel that another thread calls, and the CPU time of the call."""
 
     cdef object kernel
     cdef CompiledPlan compiled  # has the node
@@ -95,7 +97,7 @@ cdef class LongCall:
             self.spent = thread_time_ns() - begin
 
     def note(self, future):
-        """Take into account what the call took, on the thread of the loop."""
+        """Record the pace of the call; runs on the thread of the event loop."""
         if self.spent >= 0:
             _note_pace(self.node, self.spent, self.size)
 
@@ -119,7 +121,7 @@ cdef int64_t _touched_bytes(const Table* table, const Node* node, const Value* i
         try:
             return total + 8 * <int64_t>(<object>node.elements)(*values)
         except Exception:
-            return total  # what is wrong with the inputs the kernel says
+            return total  # the kernel itself raises an error about wrong inputs
     if node.made_bytes >= 0:
         return total + node.made_bytes
     return total + _broadcast_bytes(table, node, inputs)

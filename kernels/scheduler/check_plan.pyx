@@ -1,4 +1,4 @@
-"""What the step machine relies on in a plan; anything else is refused before tables are built.
+"""Check the properties of a plan that the step machine relies on, before tables are built.
 
 These are properties of tables, not of programs: the passes of the compiler check programs and explain their
 errors to users. Here a violation is a bug of the compiler, and would otherwise be a wild pointer.
@@ -23,7 +23,7 @@ _MOST = (1 << 15) - 1
 
 
 def check(plan):
-    """Refuse a plan that the tables can not hold.
+    """Raise an error for a plan that the tables cannot hold.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What arrives from another device is copied into the memory of this one."""
+"""Copies of values received from another device, made in the memory of this device."""
 
 from tagloom.kernels.core.frames cimport Iteration
 from tagloom.kernels.core.table cimport Node, Work

@@ -1,4 +1,4 @@
-"""What arrives from another device is copied into the memory of this one. See docs/design/0009-devices.md."""
+"""Copies of values received from another device, made in the memory of this device. See docs/design/0009-devices.md."""
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
@@ -44,13 +44,13 @@ cdef void _copy(const void* arguments, int part, int parts) noexcept nogil:
 
 
 cdef bint _has_type(ArrayObject* array, const Type* type) noexcept:
-    """Say whether an array has the dtype of a channel; strings have one object for each."""
+    """Return True if an array has the dtype of a channel; the dtypes of strings are different but equal objects."""
     cdef DescrObject* found = PyArray_DESCR(array)
     return <PyObject*>found == type.descr or PyArray_EquivTypes(found, <DescrObject*>type.descr)
 
 
 cdef bint _fits(ArrayObject* array, Window* window) noexcept:
-    """Describe the elements of an array; say no if it has none or too many dimensions."""
+    """Describe the elements of an array; return False if it has no elements, no dimensions or too many."""
     window.data, window.rank = <char*>PyArray_DATA(array), PyArray_NDIM(array)
     if window.rank > MOST_DIMS or PyArray_SIZE(array) == 0 or window.rank == 0:
         return False

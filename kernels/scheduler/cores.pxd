@@ -1,4 +1,4 @@
-"""What the threads of a pool ask of the system: on which cores they run, and when, and how they wait."""
+"""System calls for the threads of a pool: their cores, their time slices and their waits."""
 
 from libc.stdint cimport int64_t, uint64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -66,10 +66,10 @@ cdef extern from *:
 
 
 cdef inline void look_for(void** place, int64_t time, bint politely) noexcept nogil:
-    """Look at a place until there is something, for some nanoseconds: waking up from sleep takes longer.
+    """Poll a place until it is not NULL, for some nanoseconds, because waking up from sleep takes longer.
 
-    Politely, whoever else wants the core goes first. The event loop's thread must not be polite: one that yields again
-    and again is put at the end of the queue for a core when it has work to do.
+    A polite caller yields its core to other threads between polls. The event loop's thread must not be polite: a thread
+    that yields again and again is put at the end of the queue for a core when it has work to do.
     """
     cdef int64_t end = nanoseconds() + time
     while tagloom_look(place) == NULL and nanoseconds() < end:

@@ -1,6 +1,6 @@
-"""Delivery: how a value finds its consumers, and what follows when nothing is left to do (rules 1 to 43).
+"""Delivery: values go to their consumers, and iterations and frames end (rules 1 to 43).
 
-Nothing here recurses, but from a Recv to those it speaks for. Delivering only counts, stores and pushes ready
+Nothing recurses, except from a Recv to the nodes that it stands for. Delivering only counts, stores and pushes ready
 instances; the machine takes them off the queue one after the other, so a chain of any length needs no stack.
 
 See docs/design/0003-step-machine.md.
@@ -42,7 +42,7 @@ cdef struct Machine:
     uint32_t trouble  # Trouble bits
     uint32_t in_flight  # asynchronous instances
     void* rendezvous  # the RendezvousTable that it shares with the other machines of its step; NULL if it is alone
-    uint32_t number  # of this machine among those
+    uint32_t number  # of this machine among the machines of the rendezvous
     bint awake  # it is in the ring of runnable machines, or running
     MemoryGate* gate  # asked before an iteration begins; NULL without a limit of memory
     bint waits  # the instance just resolved stays outstanding
@@ -72,14 +72,14 @@ cdef inline void arrive(Machine* m, Iteration* it, const Edge* edge, bint dead) 
 
 
 cdef inline void fire_merge_if(Machine* m, Iteration* it, const Edge* edge, bint ready, bint dead) noexcept nogil:
-    """Make a Merge ready once; its counts then say that it will not be again (rule 8)."""
+    """Make a Merge ready once; its counts then exclude a second time (rule 8)."""
     if ready:
         it.pending[edge.place].waiting = 0
         make_ready(m, it, edge.node, dead, True)
 
 
 cdef inline void merge_live(Machine* m, Iteration* it, const Edge* edge, Value value) noexcept nogil:
-    """Give a Merge a live input: the first makes it ready if no control input is missing (rule 6)."""
+    """Deliver a live input to a Merge: the first makes it ready if no control input is missing (rule 6)."""
     cdef Pending* pending = &it.pending[edge.place]
     if pending.waiting == 0:
         return
@@ -90,7 +90,7 @@ cdef inline void merge_live(Machine* m, Iteration* it, const Edge* edge, Value v
 
 
 cdef inline void merge_dead(Machine* m, Iteration* it, const Edge* edge) noexcept nogil:
-    """Give a Merge a dead input: it is dead when all are (rule 7), or when an Enter is (rule 11)."""
+    """Deliver a dead input to a Merge: it is dead when all inputs are (rule 7), or when an Enter is (rule 11)."""
     cdef Pending* pending = &it.pending[edge.place]
     cdef uint32_t inputs = m.table.nodes[edge.node].num_inputs
     if pending.dead < inputs:
@@ -199,7 +199,7 @@ cdef inline void start_iteration(Machine* m, Frame* frame) noexcept nogil:
 
 
 cdef inline void report_finals(Machine* m, Frame* frame) noexcept nogil:
-    """Hand what the frame collected to its finals, which then run in the parent iteration."""
+    """Pass the values that the frame collected to its finals, which then run in the parent iteration."""
     cdef uint32_t i
     cdef Node* node
     cdef Value value
@@ -237,7 +237,7 @@ cdef inline void end_frame(Machine* m, Frame* frame) noexcept nogil:
 
 
 cdef inline bint is_done(const Iteration* it) noexcept nogil:
-    """Say whether the oldest iteration of a frame is done (rule 26)."""
+    """Return True if the oldest iteration of a frame is done (rule 26)."""
     return it.outstanding == 0 and it.num_children == 0 and it.frame.enters_pending == 0
 
 
@@ -245,8 +245,8 @@ cdef inline void settle(Machine* m, Frame* frame) noexcept nogil:
     """End all iterations at the old end of a frame that are done, then the frame, then look at its parent."""
     cdef Iteration* parent
     while True:
-        # Iterations end in the order in which they began, even if younger ones are done before: so the chain is the
-        # window. Each end makes room for another, which what was deferred then begins.
+        # Iterations end in the order in which they began, even if younger ones are done earlier: so the chain is the
+        # window. Each end makes room for another iteration, which then begins with the deferred values.
         while frame.oldest != NULL and is_done(frame.oldest):
             if m.gate != NULL:
                 end_iteration(m.gate, frame.oldest)

@@ -21,7 +21,7 @@ cdef struct MemoryGate:
     Store* store  # of the pool with the limit
     FrameType* frames  # of the plan
     int64_t* iteration_bytes  # by frame type: most bytes of an iteration that ended in this step, or UNKNOWN
-    bint* is_representative  # by frame type: an iteration has ended that was not the first of its loop
+    bint* is_representative  # by frame type: an iteration has ended, not counting the first of its loop
     Frame* held  # first of the frames whose next iteration waits, linked by `next_held`, oldest first
     uint32_t parked  # number of instances that wait for memory
 

@@ -17,7 +17,7 @@ class PeerWait(NamedTuple):
     is_sent: bool
 
 class MachineGroup:
-    """One execution of a partitioned step; `fetches` says for each fetch the machine and the number it has there."""
+    """One execution of a partitioned step; `fetches` maps each fetch to a machine and the number of its fetch there."""
 
     rendezvous: Rendezvous
 
@@ -29,13 +29,15 @@ class MachineGroup:
         fetches: list[tuple[int, int]],
     ) -> None: ...
     def drain(self, seconds: float) -> bool:
-        """Run ready instances of all machines until there are none, or for about `seconds`; say whether more are."""
+        """Run ready instances of all machines until there are none, or for about `seconds`; return True if more are
+        ready.
+        """
 
     def launches(self) -> list[tuple[Any, Any, int, str]]:
         """Return the asynchronous instances started since the last call."""
 
     def finish(self, ticket: Any, result: Any) -> None:
-        """Deliver what an asynchronous instance gave; drain afterwards."""
+        """Deliver the result of an asynchronous instance; to be followed by a drain."""
 
     def fail(self, ticket: Any, exception: BaseException) -> None:
         """Fail the step with the error of an asynchronous instance."""
@@ -48,45 +50,45 @@ class MachineGroup:
 
     @property
     def failure(self) -> tuple[int, str, BaseException, Sequence[Any]] | None:
-        """What failed first: node, tag, error, shapes of its inputs."""
+        """The first failure, as `StepMachine.failure`, or None."""
 
     @property
     def compiled(self) -> CompiledPlan:
-        """The compiled plan that `failure` speaks of."""
+        """The compiled plan of the machine with `failure`; of the first machine if there is none."""
 
     def switch_outcomes(self) -> dict[str, Any]:
-        """Return which way the Switches of the root frames went, by name."""
+        """Return the outcomes of the root frames' Switches, as `StepMachine.switch_outcomes`, but by name."""
 
     @property
     def submits(self) -> list[Any]:
-        """What each machine asks when its kernels are over."""
+        """The `submit` callback of each machine."""
 
     @property
     def bytes_held(self) -> list[tuple[int, int]]:
-        """Bytes that each machine has made: those in use, and the most so far; zeros where there is no limit."""
+        """Bytes in use by arrays of each machine, and their maximum so far; zeros for a machine without a limit."""
 
     @property
     def swaps(self) -> list[Any]:
-        """What keeps the values that loops save, for each machine that has something that does."""
+        """The swappers of the machines that have one."""
 
     @property
     def done(self) -> bool:
-        """Whether nothing is ready, on its way or awaited from peers."""
+        """True if nothing is ready, on its way or awaited from peers."""
 
     @property
     def can_progress(self) -> bool:
-        """Whether a drain would find something to run, or memory was given back for which something waits."""
+        """True if a drain would find ready instances, or parked ones that may find released memory."""
 
     @property
     def blocked_on_memory(self) -> bool:
-        """Whether nothing goes on before memory is given back from outside."""
+        """True if the step waits for memory that only others can release; a message of a peer may release some too."""
 
     def fail_out_of_memory(self) -> None:
-        """Fail the step, since nothing will give memory to what is parked."""
+        """Fail the step, because no memory will be released for its parked instances."""
 
     @property
     def stuck(self) -> bool:
-        """Whether a step that is done has messages or Recvs left over: an internal error."""
+        """True if a step that is done has instances that wait for messages, or messages for no instance."""
 
     @property
     def pending(self) -> int:
@@ -94,17 +96,17 @@ class MachineGroup:
 
     @property
     def offloaded(self) -> bool:
-        """Whether workers have something of this step."""
+        """True if workers have work of this step."""
 
     def expect(self, descriptor: int) -> bool:
-        """Have a descriptor written to when a worker has done its work; False if that has happened already."""
+        """Ask workers to write to a descriptor when they have done some work; return False if some is done already."""
 
     @property
     def fetches(self) -> list[Any]:
-        """What was fetched: an array each, DEAD where no value came."""
+        """The fetched values, in the order of the step's fetches: arrays, or DEAD for a dead value."""
 
     def peer_waits(self) -> list[PeerWait]:
         """Return the instances that wait for peers."""
 
     def dump(self) -> list[str]:
-        """Return lines that say what each iteration waits for, runs and holds, and what waits at channels."""
+        """Return lines about the waiting, running and held values of each iteration, by machine, and about channels."""

@@ -326,7 +326,8 @@ cdef class MachineGroup:
         ]
 
     cdef list _ends(self):
-        """Return (tag, channel, sends, text of the value) of all ends that wait; no tag for what a peer has sent."""
+        """Return (tag, channel, sends, text of the value) of all Endpoints; the tag is empty for a message of a peer.
+        """
         cdef Endpoint* end = next_end(&self.rendezvous.table, NULL)
         found = []
         while end != NULL:

@@ -1,4 +1,4 @@
-"""A look at what kernels give, before it goes on."""
+"""The guard's check of kernel outputs before their delivery."""
 
 from libc.stdint cimport int64_t
 

@@ -1,4 +1,4 @@
-"""A look at what kernels give, before it goes on."""
+"""The guard's check of kernel outputs before their delivery."""
 
 from libc.stdint cimport int64_t, uint32_t
 from numpy cimport PyArray_CheckExact, PyArray_NBYTES, import_array, ndarray
@@ -43,7 +43,7 @@ cdef int guard_outputs(Machine* m, const Node* node, object guard) except -1:
 
 
 cdef void drop_outputs(Machine* m, const Node* node) noexcept:
-    """Drop what a kernel has made."""
+    """Drop the outputs that a kernel has made."""
     cdef uint32_t o
     for o in range(node.num_outputs):
         drop(m.live, &m.outputs[o])

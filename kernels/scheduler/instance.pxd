@@ -1,4 +1,4 @@
-"""Which instance of an operation runs."""
+"""Instance: identifies the operation, frame and iteration of a running kernel."""
 
 from libc.stdint cimport int64_t
 

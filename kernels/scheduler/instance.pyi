@@ -1,10 +1,10 @@
-"""Which instance of an operation runs."""
+"""Instance: identifies the operation, frame and iteration of a running kernel."""
 
 from typing import Any, final
 
 @final
 class Instance:
-    """Which instance of an operation a stateful kernel runs for."""
+    """The instance of an operation for which a stateful kernel runs."""
 
     @property
     def step(self) -> Any: ...

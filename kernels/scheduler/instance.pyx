@@ -1,4 +1,4 @@
-"""Which instance of an operation runs."""
+"""Instance: identifies the operation, frame and iteration of a running kernel."""
 
 from tagloom.base.tags import instance_name
 
@@ -8,7 +8,7 @@ from tagloom.kernels.scheduler.report cimport frame_path_of
 
 
 cdef class Instance:
-    """Which instance of an operation a stateful kernel runs for."""
+    """The instance of an operation for which a stateful kernel runs."""
 
     @property
     def tag(self):

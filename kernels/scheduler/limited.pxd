@@ -21,8 +21,8 @@ cdef class LimitedMachine(StepMachine):
     cdef int64_t refusals  # of the store before the instance that runs
     cdef bint performing  # an instance runs
     cdef bint refused  # it was refused memory
-    cdef Account* account  # of all that the step makes, a reference of its own; NULL for a step without operations
-    cdef Ready forced  # may take what others wait for, since nothing else can go on; iteration NULL for none
+    cdef Account* account  # of all memory of the step, with its own reference; NULL for a step without operations
+    cdef Ready forced  # may take memory that others wait for, since nothing else can go on; iteration NULL for none
 
     cdef bint _parks(self, Ready ready, object exception) except -1
     cdef int _park(self, Ready ready, int64_t need) except -1

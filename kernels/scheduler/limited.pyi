@@ -5,7 +5,7 @@ from typing import Any
 from .machine import StepMachine
 
 class NoRoom(MemoryError):
-    """The limit of a device's memory leaves no room for what an instance makes."""
+    """The limit of a device's memory leaves no room for an instance's allocation, and nothing can release any."""
 
     wanted: int
     live: int
@@ -36,4 +36,4 @@ class LimitedMachine(StepMachine):
         """The largest `held_bytes` so far."""
 
     def fail_out_of_memory(self) -> None:
-        """Fail the step, since nothing will give memory to what is parked."""
+        """Fail the step, because no memory will be released for its parked instances."""

@@ -1,8 +1,8 @@
-"""A step machine whose memory has a limit: what does not fit waits, and iterations begin as memory allows.
+"""A step machine whose memory has a limit: instances wait for room, and iterations begin as memory allows.
 
 An instance whose allocation is refused has done nothing; it is parked with its inputs where they are, and tried again
-when there is room for it: instances of backward loops first, older iterations before younger ones. What a younger one
-takes must leave what the older ones wait for. See docs/design/0011-memory-limits.md.
+when there is room for it: instances of backward loops first, older iterations before younger ones. An allocation of a
+younger one must leave the room that the older ones wait for. See docs/design/0011-memory-limits.md.
 """
 
 from bisect import insort
@@ -31,7 +31,7 @@ from tagloom.kernels.scheduler.state cimport StepState
 
 
 class NoRoom(MemoryError):
-    """The limit of a device's memory leaves no room for what an instance makes, and nothing can give any back.
+    """The limit of a device's memory leaves no room for an instance's allocation, and nothing can release any.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ cdef class LimitedMachine(StepMachine):
         for i in range(self.machine.table.num_frames):
             self.gate.iteration_bytes[i], self.gate.is_representative[i] = UNKNOWN, False
         self.machine.gate = &self.gate
-        if self.machine.root != NULL and self.machine.root.oldest != NULL:  # counts what is made in loops too
+        if self.machine.root != NULL and self.machine.root.oldest != NULL:  # counts memory taken in loops too
             self.account = open_account(self.gate.store, NULL, 0)
             if self.account == NULL:
                 raise MemoryError()
@@ -102,16 +102,20 @@ cdef class LimitedMachine(StepMachine):
 
     @property
     def done(self):
-        """Whether nothing is ready, on its way or parked."""
+        """True if nothing is ready, on its way or parked."""
         return self._is_idle() and not self.parked
 
     @property
     def blocked_on_memory(self):
-        """Whether nothing goes on before memory is given back from outside."""
+        """True if the step waits for memory that only others can release."""
         return self.failure is None and len(self.parked) > 0 and self._is_idle()
 
     def retry_parked(self):
-        """Try what fits although others wait for the memory, since nothing else can go on; say whether there is any."""
+        """Make ready the oldest parked instance that fits although others wait for the memory; return True if there is
+        one.
+
+        Nothing else can go on at that time.
+        """
         cdef Parked each
         for i, each in enumerate(self.parked if self._is_idle() else ()):
             if each.need <= self.gate.store.budget.limit - self.gate.store.budget.live:
@@ -120,7 +124,7 @@ cdef class LimitedMachine(StepMachine):
         return False
 
     def fail_out_of_memory(self):
-        """Fail the step, since nothing will give memory to what is parked."""
+        """Fail the step, because no memory will be released for its parked instances."""
         cdef Parked oldest
         if self.failure is None and self.parked:
             oldest = self.parked[0]
@@ -131,7 +135,7 @@ cdef class LimitedMachine(StepMachine):
         return StepState.is_ready(self) or (self.failure is None and waits and self.seen != self.gate.store.budget.given)
 
     cdef int _perform(self, Ready ready) except -1:
-        """Run an instance on the account of its iteration, with what is left to it."""
+        """Run an instance on the account of its iteration, within the limit that `_limit_for` leaves to it."""
         cdef Store* store = self.gate.store
         cdef Account* account = store.account
         cdef int64_t current_limit = store.current_limit
@@ -146,7 +150,7 @@ cdef class LimitedMachine(StepMachine):
             self.performing = False
             store.account, store.current_limit = account, current_limit
         if self.refused:
-            # What it had made is gone by now, so `short - live` is all that it needs, temporaries included. At least
+            # Its outputs are dropped by now, so `short - live` is its whole need, temporaries included. At least
             # a byte more than it had room for: a try with the same room would end the same way, again and again.
             self._park(ready, max(store.short - store.live, room + 1))
         return cost
@@ -163,18 +167,18 @@ cdef class LimitedMachine(StepMachine):
         return StepState._fail(self, ready, exception)
 
     cdef bint _parks(self, Ready ready, object exception) except -1:
-        """Say whether an instance can be tried again; then it is parked, or will be when it has ended."""
+        """Return True if an instance can be tried again; then it is parked, or will be when it has ended."""
         cdef Node* node = &self.machine.table.nodes[ready.node]
         if node.kind == KERNEL and not self.compiled.plan.nodes[ready.node].retry:
             return False
         if not self.performing:
-            need = getattr(exception, "wanted_bytes", self.gate.store.refused)  # a call in a thread says it
+            need = getattr(exception, "wanted_bytes", self.gate.store.refused)  # of a call in a thread
             return need is not None and self._park(ready, need) == 0
         self.refused = self.gate.store.refusals != self.refusals
         return self.refused
 
     cdef int _park(self, Ready ready, int64_t need) except -1:
-        """Let an instance wait until there is room for it; drop what it has made so far."""
+        """Park an instance until there is room for it; drop the outputs that it has made so far."""
         cdef Parked parked = Parked()
         cdef uint32_t o
         for o in range(self.machine.table.nodes[ready.node].num_outputs):
@@ -198,7 +202,8 @@ cdef class LimitedMachine(StepMachine):
         return 0
 
     cdef int64_t _limit_for(self, Ready ready) except? -1:
-        """Return the bytes that `Budget.live` may reach while an instance runs: the limit, less what is for others.
+        """Return the bytes that `Budget.live` may reach while an instance runs: the limit, less the bytes kept for
+        others.
 
         Two things are for others. What their accounts reserve: but the oldest iteration of all may take even that,
         since everything else waits for it in the end. And the need of parked instances that are older: the largest
@@ -219,7 +224,8 @@ cdef class LimitedMachine(StepMachine):
         return limit
 
     cdef bint _collect(self, double patience, double deadline) except -1:
-        """Find something to go on with: what memory was given back for, what the workers have done."""
+        """Make instances ready: parked ones for which memory was released, or consumers of work that workers have done.
+        """
         if self.failure is not None:
             return False
         if self._find_room() or StepMachine._collect(self, patience, deadline):
@@ -227,14 +233,14 @@ cdef class LimitedMachine(StepMachine):
         return self.rendezvous is None and self.retry_parked()
 
     cdef bint _find_room(self) except -1:
-        """Make ready what there is room for by now; say whether there was anything."""
+        """Make ready one instance or iteration for which there is room by now; return True if there is one."""
         cdef Parked each
         if self.seen == self.gate.store.budget.given:
             return False  # nothing was given back since this was last looked at
         for i, each in enumerate(self.parked):
             if each.need <= self._limit_for(each.ready) - self.gate.store.budget.live:
                 return self._unpark(i) == 0
-        if not self.parked and (self._reopen(True) or self._reopen(False)):  # backward loops give memory back
+        if not self.parked and (self._reopen(True) or self._reopen(False)):  # backward loops release memory
             return True
         if not self.parked and self.swap is not None:
             self.swap.prefetch()
@@ -242,7 +248,7 @@ cdef class LimitedMachine(StepMachine):
         return False
 
     cdef bint _reopen(self, bint backward) except -1:
-        """Begin the next iteration of a loop where there is room for it by now; say whether there was one."""
+        """Start the next iteration of a loop for which there is room by now; return True if there is one."""
         cdef Frame* frame = self.gate.held
         while frame != NULL:
             if is_backward(frame.oldest) == backward and admits_iteration(&self.gate, frame):
@@ -265,7 +271,7 @@ cdef class LimitedMachine(StepMachine):
         return NoRoom(wanted, store.budget.live, store.budget.limit, self.pool.name, allocations, self.swap is not None)
 
     def dump(self):
-        """Return lines that say what each iteration waits for, runs and holds, and what waits for memory."""
+        """Return lines about the waiting, running and held values of each iteration, and about waits for memory."""
         cdef Parked each
         lines = [
             f"{tag_of(each.ready.iteration, each.ready.node, self.compiled)} waits for {each.need} bytes of memory"
@@ -275,7 +281,7 @@ cdef class LimitedMachine(StepMachine):
 
 
 cdef tuple _age(Iteration* it):
-    """Return what the order of instances that wait is by."""
+    """Return the key by which parked instances are ordered: backward loops first, then older iterations."""
     forward = not is_backward(it)
     numbers = []
     while it.frame.parent != NULL:

@@ -1,4 +1,4 @@
-"""Instances of one operation that wait for one another, as each would only stand behind the one before."""
+"""Lines of instances of one operation that wait for the same resource one after another."""
 
 from libc.stdint cimport uint64_t
 
@@ -9,8 +9,8 @@ from tagloom.kernels.scheduler.ready cimport Ready
 
 cdef class OperationLine:
     cdef Iteration* front  # of the instance that was let go on; alive, since that is not over
-    cdef uint64_t resource  # what it waits for: the first input
-    cdef object behind  # a deque of _Behind: instances that have all they wait for, the first first
+    cdef uint64_t resource  # for which it waits: the first input
+    cdef object behind  # a deque of _Behind: instances that have all their inputs, the first first
 
 cdef dict open_line(dict lines, Machine* m, Ready ready)
 cdef bint stands_behind(dict lines, Machine* m, Ready ready) except -1

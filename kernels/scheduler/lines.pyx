@@ -1,10 +1,10 @@
-"""Instances of one operation that wait for one another, as each would only stand behind the one before.
+"""Lines of instances of one operation that wait for the same resource one after another.
 
-The iterations of a loop that takes from a queue all come to its line at once, where those behind the first can only
-wait; yet each costs a future, a task and three turns of the event loop. So once an instance waits for what is given out
-in order (``in_order`` of what it awaits), later ones of its operation stay in the machine until it is over, and come to
-the queue one after another: what has come in meanwhile they take at once. Only those of other operations may come
-between.
+All iterations of a loop that takes from a queue come to its line at once, where all except the first can only wait; yet
+each costs a future, a task and three turns of the event loop. So once an instance waits for a resource that serves in
+order (``in_order`` of its awaitable), later instances of its operation stay in the machine until it is over, and come
+to the queue one after another: elements that have come in meanwhile they take at once. Only instances of other
+operations may come between.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ cdef inline uint64_t _resource_of(Machine* m, Ready ready) noexcept:
 
 
 cdef dict open_line(dict lines, Machine* m, Ready ready):
-    """Let later instances of an operation stand behind one that waits; return the lines, by node."""
+    """Open a line for later instances of an operation after an instance that waits; return the lines, by node."""
     cdef OperationLine line = OperationLine()
     lines = {} if lines is None else lines
     if ready.node not in lines:
@@ -44,7 +44,7 @@ cdef dict open_line(dict lines, Machine* m, Ready ready):
 
 
 cdef bint stands_behind(dict lines, Machine* m, Ready ready) except -1:
-    """Have an instance stand behind those of its operation that wait for the same; say whether it does."""
+    """Add an instance to the line of its operation if both wait for the same resource; return True if it was added."""
     cdef OperationLine line = lines.get(ready.node)
     cdef _Behind one
     if line is None or line.front == ready.iteration or line.resource != _resource_of(m, ready):
@@ -56,7 +56,7 @@ cdef bint stands_behind(dict lines, Machine* m, Ready ready) except -1:
 
 
 cdef dict let_next_go_on(dict lines, Machine* m, Ready ready):
-    """Make the instance ready that stands behind one that is over; return the lines that are left, or None."""
+    """Make ready the instance that is next after a finished one; return the lines that are left, or None."""
     cdef OperationLine line = lines.get(ready.node)
     cdef _Behind following
     if line is None or line.front != ready.iteration:
@@ -72,7 +72,7 @@ cdef dict let_next_go_on(dict lines, Machine* m, Ready ready):
 
 
 cdef list all_behind(dict lines):
-    """Return node and iteration of all who stand behind another."""
+    """Return node and iteration of all instances in the lines, except the first of each."""
     found = []
     for line in () if lines is None else lines.values():
         for one in (<OperationLine>line).behind:

@@ -1,4 +1,4 @@
-"""What one step tells a Recorder."""
+"""The log of one step: spans for a Recorder."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 

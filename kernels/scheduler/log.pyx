@@ -1,4 +1,4 @@
-"""What one step tells a Recorder: spans, and at times the bytes in use. See docs/design/0004-seeing-a-step.md."""
+"""The log of one step: spans for a Recorder, and at times the bytes in use. See docs/design/0004-seeing-a-step.md."""
 
 from libc.stdint cimport int64_t
 

@@ -3,10 +3,10 @@
 from .state import StepState
 
 class StepMachine(StepState):
-    """One execution of a compiled plan; see `StepState` for what it is made of."""
+    """One execution of a compiled plan; see `StepState` for the parameters."""
 
     def drain(self, seconds: float) -> bool:
         """Run ready instances until there are none, or for about `seconds`; return whether more are ready."""
 
     def expect(self, descriptor: int) -> bool:
-        """Have a descriptor written to when a worker has done its work; False if it is time to drain instead."""
+        """Ask workers to write to a descriptor when they have done some work; return False if some is done already."""

@@ -1,7 +1,7 @@
 """The step machine: takes ready instances off the queue and runs them until there are none.
 
-What needs no Python happens in ``primitives`` and ``delivery``. Here are kernels: those that NumPy's inner loops do,
-those written in Python, and those that finish later. Long work of a C kernel goes to the workers and is found again
+Instances that need no Python run in ``primitives`` and ``delivery``. Here are kernels: by NumPy's inner loops,
+written in Python, or asynchronous. Long work of a C kernel goes to the workers, and its results are collected
 while draining.
 
 See docs/design/0003-step-machine.md.
@@ -38,7 +38,7 @@ import_array()
 
 
 cdef class StepMachine(StepState):
-    """One execution of a compiled plan; see `StepState` for what it is made of."""
+    """One execution of a compiled plan; see `StepState` for the parameters."""
 
     def drain(self, double seconds):
         """Run ready instances until there are none, or for about `seconds`.
@@ -48,14 +48,14 @@ cdef class StepMachine(StepState):
         Returns
         -------
         bool
-            Whether more are ready.
+            True if more are ready.
 
         Raises
         ------
         RuntimeError
             If called from a kernel, or after `close`.
         BaseException
-            What a kernel raised that is no Exception, such as KeyboardInterrupt; the step has then failed.
+            Raised by a kernel and no Exception, such as KeyboardInterrupt; the step has then failed.
         """
         try:
             self.visit(now() + seconds, SLICE)
@@ -64,7 +64,7 @@ cdef class StepMachine(StepState):
             feclearexcept(FE_ALL_EXCEPT)
 
     def expect(self, descriptor):
-        """Have a descriptor written to when a worker has done its work.
+        """Ask workers to write to a descriptor when they have done some work.
 
         Returns
         -------
@@ -79,7 +79,7 @@ cdef class StepMachine(StepState):
         Returns
         -------
         int
-            What is left of the budget, at most SLICE; 0 when the time is over.
+            Remainder of the budget, at most SLICE; 0 when the time is over.
         """
         if self.draining or self.closed:
             raise RuntimeError("drain is already running" if self.draining else "the step is closed")
@@ -92,9 +92,9 @@ cdef class StepMachine(StepState):
                 self._stop()
 
     cdef int _run(self, double deadline, int budget) except -1:
-        """Do what `visit` says.
+        """Run the loop of `visit`.
 
-        Once in a slice the ring goes first, so that a loop of primitives alone can not keep kernels waiting.
+        Once in a slice the ring goes first, so that a loop of primitives alone cannot keep kernels waiting.
         """
         cdef Machine* m = &self.machine
         cdef bint found
@@ -123,7 +123,7 @@ cdef class StepMachine(StepState):
         return max(budget, 0)
 
     cdef int _trace(self, Ready ready) except -1:
-        """Run an instance and record when; return what it counts for."""
+        """Run an instance and record its time; return its cost in units of the budget."""
         cdef int64_t launched = self.tickets - self.looks
         cdef int cost = 1
         cdef Span span = self.log.begin(ready, nanoseconds(), COMPUTE)
@@ -137,7 +137,7 @@ cdef class StepMachine(StepState):
         return cost
 
     cdef int _perform(self, Ready ready) except -1:
-        """Run an instance that may call Python; return what it counts for."""
+        """Run an instance that may call Python; return its cost in units of the budget."""
         try:
             return self._execute(ready)
         except Exception as exception:
@@ -148,14 +148,14 @@ cdef class StepMachine(StepState):
         return SLICE
 
     cdef int _give_up(self, Ready ready, object exception) except -1:
-        """Drop what a kernel has made that raised."""
+        """Drop the outputs of a kernel that raised, and fail the step."""
         self.work.compute = NULL
         Py_CLEAR(self.work.kept)
         drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
         return self._fail(ready, exception)
 
     cdef int _execute(self, Ready ready) except -1:
-        """Run a live instance of a kernel or of a series operation; return what it counts for."""
+        """Run a live instance of a kernel or of a series operation; return its cost in units of the budget."""
         cdef Machine* m = &self.machine
         cdef Node* node = &m.table.nodes[ready.node]
         cdef Value* inputs = &ready.iteration.slots[node.slot]
@@ -182,13 +182,13 @@ cdef class StepMachine(StepState):
         return self._run_python(ready)
 
     cdef int _decline(self, Ready ready) except -1:
-        """Have an instance run once more, by its Python kernel: what its inputs want was only found on the way."""
+        """Run an instance again, by its Python kernel: its C kernel has found inputs that it does not support."""
         drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
         self.declined = (self.declined or set()) | {(<uint64_t>ready.iteration, ready.node)}
         return self._run_again(ready)
 
     cdef bint _wants_python(self, Ready ready) except -1:
-        """Say whether the C kernel of an instance has declined it."""
+        """Return True if the C kernel of an instance has declined it; later calls return False."""
         key = (<uint64_t>ready.iteration, ready.node)
         found = key in self.declined
         if found:
@@ -196,14 +196,14 @@ cdef class StepMachine(StepState):
         return found
 
     cdef int _finish_later(self, Ready ready, object unfinished, bint at_once=True) except -1:
-        """Have an instance run once more, by a C kernel that goes on with what it has done so far."""
+        """Run an instance again, by a C kernel that continues its unfinished work."""
         drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
         self.unfinished = self.unfinished or {}
         self.unfinished[<uint64_t>ready.iteration, ready.node] = unfinished
         return self._run_again(ready, at_once)
 
     cdef bint _go_on_with(self, Ready ready) except -1:
-        """Give a C kernel what it has done so far, if it has; say whether it has."""
+        """Pass the unfinished work of an instance to its C kernel; return True if there is some."""
         unfinished = self.unfinished.pop((<uint64_t>ready.iteration, ready.node), None)
         if unfinished is not None:
             keep(&self.work, <PyObject*>unfinished)
@@ -211,7 +211,7 @@ cdef class StepMachine(StepState):
         return unfinished is not None
 
     cdef int _run_python(self, Ready ready) except -1:
-        """Run an instance by its Python kernel; what a C kernel has made that wants that is dropped."""
+        """Run an instance by its Python kernel; outputs of a C kernel that has declined it are dropped."""
         drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
         result = self._call(ready)
         if self.failure is None:
@@ -221,7 +221,7 @@ cdef class StepMachine(StepState):
         return SLICE
 
     cdef object _call(self, Ready ready):
-        """Call a Python kernel, or what is left of it where it has waited for its inputs."""
+        """Call a Python kernel, or its continuation where it has waited for its inputs."""
         if not self.resumed or (key := (<uint64_t>ready.iteration, ready.node)) not in self.resumed:
             return call_kernel(&self.machine, ready, self.arguments, self.compiled, self.step, self._left())
         result = self.resumed[key]()  # if that is refused memory it is called again
@@ -233,7 +233,8 @@ cdef class StepMachine(StepState):
         return -1 if self.workers is None else self.workers.nanoseconds
 
     cdef int _compute(self, Ready ready, Node* node) except -1:
-        """Deliver what a C kernel gave, when the work that it left is done; return what that counts for."""
+        """Deliver the outputs of a C kernel when the work that it left is done; return the cost in units of the budget.
+        """
         cdef Work* work = &self.work
         cdef int cost = SLICE
         cdef bint is_last, begins
@@ -247,7 +248,7 @@ cdef class StepMachine(StepState):
             is_last, begins = self._is_idle(), unfinished is not None and not self.goes_on
             if self.workers.want(work, work.cost * node.pace, is_last or begins):
                 return self._hand_over(ready, node)
-            if begins:  # after a look at the clock, and what else is ready, which threads may do meanwhile
+            if begins:  # after a look at the clock, and at other ready instances, which threads may run meanwhile
                 work.compute = NULL
                 self._finish_later(ready, unfinished, is_last)
                 Py_CLEAR(work.kept)
@@ -262,7 +263,7 @@ cdef class StepMachine(StepState):
         return SLICE
 
     cdef int _hand_over(self, Ready ready, Node* node) except -1:
-        """Give the work that a kernel left to the workers; return what that counts for."""
+        """Submit the work that a kernel left to the workers; return the cost in units of the budget."""
         cdef OffloadedWork offload = new_offloaded_work(&self.machine, ready, node, &self.work, self.compiled)
         self.work.compute = NULL
         self.offloaded.add(offload)
@@ -271,7 +272,7 @@ cdef class StepMachine(StepState):
         return LOOP_COST
 
     cdef bint _collect(self, double seconds, double deadline) except -1:
-        """Deliver what the workers have done; if that is nothing, wait for it so long. Say whether any came."""
+        """Deliver the results of the workers, waiting for some time if there are none; return True if there was one."""
         cdef Task* task
         cdef bint any
         if not self.offloaded:
@@ -285,7 +286,7 @@ cdef class StepMachine(StepState):
         return any
 
     cdef int _return(self, OffloadedWork offload) except -1:
-        """Deliver what a worker has done."""
+        """Deliver the results of one worker's task."""
         unpack(&self.machine, offload)
         self.offloaded.discard(offload)
         try:
@@ -305,5 +306,5 @@ cdef class StepMachine(StepState):
 
 
 cdef inline object _unfinished(const Work* work):
-    """Return what a kernel goes on with when this work of it is done, or None."""
+    """Return the object with which a kernel continues when this work is done, or None."""
     return <object><PyObject*>work.arguments[UNFINISHED] if work.arguments[UNFINISHED] else None

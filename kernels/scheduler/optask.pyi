@@ -8,13 +8,13 @@ from typing import Any, TextIO
 class OpTask(asyncio.Future[Any]):
     """An operation instance that waits for a future.
 
-    Await it, cancel it, give it to ``asyncio.wait`` or ``gather`` like a Task; ``asyncio.all_tasks()`` lists it until
-    it is done. Only its owner and those who await it keep it alive.
+    Await it, cancel it, pass it to ``asyncio.wait`` or ``gather`` like a Task; ``asyncio.all_tasks()`` lists it until
+    it is done. Only its owner and the tasks that await it keep it alive.
 
     Parameters
     ----------
     source : asyncio.Future
-        What the instance waits for, of the running loop. Cancelling the OpTask cancels it.
+        Future of the running loop for which the instance waits. Cancelling the OpTask cancels it.
     name : str
         The instance: ``node@frame/iteration``.
     convert : callable, optional
@@ -22,9 +22,9 @@ class OpTask(asyncio.Future[Any]):
     give_up : callable, optional
         Called instead if the OpTask is cancelled, even if the source had its result by then.
     is_over : callable, optional
-        Whether the step of the instance is about to cancel it; then what can be given up is, as if that had happened.
+        True if the step is about to cancel the instance; then `give_up` is called as after a cancellation.
     finished : callable, optional
-        Called with the OpTask as soon as that is done, not a turn of the event loop later as callbacks are.
+        Called with the OpTask as soon as it is done, not a turn of the event loop later as callbacks are.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class OpTask(asyncio.Future[Any]):
         """Set the name."""
 
     def get_coro(self) -> asyncio.Future[Any]:
-        """Return what the instance waits for: an awaitable, though no coroutine."""
+        """Return the source for which the instance waits: an awaitable, though no coroutine."""
 
     def get_context(self) -> Context:
         """Return the context in which the result is made."""
@@ -79,7 +79,7 @@ class OpTask(asyncio.Future[Any]):
         """
 
     def cancelling(self) -> int:
-        """Return how many requests to cancel there were, less those taken back."""
+        """Return the number of requests to cancel, less the number taken back."""
 
     def uncancel(self) -> int:
         """Take one request to cancel back; return how many are left."""
@@ -90,7 +90,7 @@ def start_task(
     is_over: Callable[[], bool] | None = None,
     finished: Callable[[asyncio.Task[Any] | OpTask], object] | None = None,
 ) -> asyncio.Task[Any] | OpTask:
-    """Let an awaitable go on as a task of the running loop: an OpTask if it only waits for a future of that loop.
+    """Start an awaitable as a task of the running loop: an OpTask if it only waits for a future of the loop.
 
     ``finished(task)`` is called when the task is done, never before this returns.
     """

@@ -90,7 +90,7 @@ class OpTask(Future):
         return self._num_cancels_requested
 
     def _wake(self, source):
-        """End as the source has ended."""
+        """End with the result, error or cancellation of the source."""
         self._fut_waiter = None
         try:
             failure = None if source.cancelled() else source.exception()

@@ -7,7 +7,7 @@ class CompiledPlan:
 
     def __init__(self, plan: Any, settings: Any = ...) -> None: ...
     def loop_counts(self) -> list[dict[str, Any]]:
-        """Return what was counted in each frame since the last step that ran alone."""
+        """Return the counters of each frame since the last step that ran alone."""
 
     def clusters(self) -> list[tuple[Any, int, str | None]]:
         """Return for each cluster its program, how often it ran since then, and why it did not the last time."""

@@ -68,7 +68,7 @@ cdef class CompiledPlan:
         self.table.at_once = min(<double>LONG, 1e9 * settings.offload_seconds)
 
     def __dealloc__(self):
-        # A plan that was refused halfway has counts already, but not what they count.
+        # A plan that was refused halfway has the counts already, but not the counted objects.
         for i in range(self.table.num_constants if self.table.constants != NULL else 0):
             drop(&self.held, &self.table.constants[i])
         for i in range(self.table.num_frames if self.table.frames != NULL else 0):
@@ -77,7 +77,7 @@ cdef class CompiledPlan:
 
 
     def loop_counts(self):
-        """Return what was counted in each frame since the last step that ran alone.
+        """Return the counters of each frame since the last step that ran alone.
 
         Returns
         -------
@@ -116,8 +116,8 @@ cdef class CompiledPlan:
 
 
 cdef dict _counts(const FrameType* frame, tuple native, str reason):
-    """Return what was counted in a frame, how often its loop ran as a native program, with the iterations begun, and why
-    it did not.
+    """Return the counters of a frame, with the native runs of its loop, the iterations begun in them, and the reason
+    why it did not run natively.
     """
     last = [frame.last[i] for i in range(frame.num_nexts)]
     return {**frame.counts, "last": last, "native_runs": native[0], "native_starts": native[1], "not_native": reason}
@@ -133,7 +133,7 @@ cdef void _free_pool(Link* block) noexcept:
 
 
 cdef int _measure(CompiledPlan self) except -1:
-    """Count what is in the plan and take the arrays of nodes, roots and frames."""
+    """Count the parts of the plan and allocate the arrays of nodes, roots and frames."""
     cdef Table* table = &self.table
     plan = self.plan
     table.nodes = <Node*>self.arena.take(len(plan.nodes), sizeof(Node))
@@ -157,7 +157,7 @@ cdef int _type(CompiledPlan self, dtype) except -1:
 
 
 cdef int _build_outputs(CompiledPlan self) except -1:
-    """Number the outputs of all nodes through and give them their types."""
+    """Number the outputs of all nodes and set their types."""
     cdef Table* table = &self.table
     cdef uint32_t at = 0
     table.output_types = <uint16_t*>self.arena.take(sum([len(n.outputs) for n in self.plan.nodes]), sizeof(uint16_t))
@@ -171,7 +171,7 @@ cdef int _build_outputs(CompiledPlan self) except -1:
 
 
 cdef int _build_frames(CompiledPlan self) except -1:
-    """Describe the frames, apart from what their nodes add."""
+    """Describe the frames, except for the fields that depend on their nodes."""
     cdef FrameType* frame
     for i, source in enumerate(self.plan.frames):
         frame = &self.table.frames[i]
@@ -191,7 +191,7 @@ cdef int _build_frames(CompiledPlan self) except -1:
 
 
 cdef int _build_node(CompiledPlan self, uint32_t i) except -1:
-    """Fill in node `i` and give it its places in the iterations of its frame."""
+    """Fill in node `i` and assign its places in the iterations of its frame."""
     cdef Node* node = &self.table.nodes[i]
     source = self.plan.nodes[i]
     node.kind = source.kind
@@ -255,7 +255,7 @@ cdef int _rank(CompiledPlan self, Node* node, FrameType* frame) except -1:
 
 
 cdef int _build_types(CompiledPlan self) except -1:
-    """Give each input the type of the output that feeds it, and describe the types."""
+    """Set the type of each input to the type of its source output, and describe the types."""
     cdef Table* table = &self.table
     cdef uint32_t at = 0
     cdef uint32_t i
@@ -364,7 +364,7 @@ cdef int _edge(Table* table, Edge* edge, uint32_t producer, uint32_t consumer, u
 
 
 cdef int _build_constants(CompiledPlan self) except -1:
-    """Take hold of what the CONST nodes give."""
+    """Fetch the values of the CONST nodes, and own them."""
     cdef Table* table = &self.table
     cdef uint32_t count = table.num_constants
     cdef Node* node

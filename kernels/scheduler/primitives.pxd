@@ -1,4 +1,4 @@
-"""The primitives: what the machine does itself, without a kernel and without Python.
+"""The primitives: nodes that the machine executes itself, without a kernel and without Python.
 
 See docs/design/0003-step-machine.md.
 """
@@ -30,7 +30,7 @@ cdef inline void forward(Machine* m, Iteration* it, Iteration* target, const Nod
 
 
 cdef inline void note_outcome(Machine* m, const Node* node, int64_t predicate, bint dead) noexcept nogil:
-    """Remember what a Switch of the root frame did."""
+    """Record the outcome of a Switch of the root frame."""
     if node.index >= 0:
         m.outcomes[node.index].predicate = predicate
         m.outcomes[node.index].fired = True
@@ -184,7 +184,8 @@ cdef inline void fire_fetch(Machine* m, Iteration* it, const Node* node, bint de
 
 
 cdef inline bint fire_recv(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
-    """Wait for a message, or pass on what has come; an array is left to be copied."""
+    """Wait for a message, or forward the value received; return False if it is an array, which is still to be copied.
+    """
     if it.pending[node.place].dead != ARRIVED:
         receive(m, it, number)
     elif it.slots[node.slot].form == OBJECT:
@@ -215,7 +216,7 @@ cdef inline void fire_dead(Machine* m, Iteration* it, const Node* node, uint32_t
 
 
 cdef inline bint fire_live(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
-    """Do what a live primitive does; say False if it is not one."""
+    """Execute a live primitive; return False if the node is not one."""
     if node.kind == MERGE:
         fire_merge(m, it, node)
     elif node.kind == SWITCH or node.kind == SWITCH_N:
@@ -248,7 +249,7 @@ cdef inline bint fire_live(Machine* m, Iteration* it, const Node* node, uint32_t
 
 
 cdef inline bint resolve(Machine* m, Ready ready) noexcept nogil:
-    """Fire an instance that needs no Python; say False, with nothing done, if it does.
+    """Fire an instance that needs no Python; return False, with nothing done, if it needs Python.
 
     With NOT_SCALAR or NO_MEMORY in `m.trouble` afterwards the instance is still outstanding.
     """

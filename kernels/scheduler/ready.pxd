@@ -1,4 +1,4 @@
-"""Instances that have all they wait for: a stack for those resolved at once, a ring for those that run a kernel.
+"""Queue of ready instances: a stack for those resolved at once, a ring for those that run a kernel.
 
 With a seed everything goes through the ring and leaves it in random order (rule 51). Where memory is short the ring is
 left depth first, older iterations before younger ones: who goes on with what is there lets go of it sooner.
@@ -35,7 +35,7 @@ cdef struct Queue:
 
 
 cdef inline bint open_queue(Queue* queue, uint64_t random) noexcept nogil:
-    """Take the first blocks; say whether there was memory."""
+    """Allocate the first blocks; return False if there is no memory."""
     queue.stack_capacity = 64
     queue.mask = 63
     queue.random = random
@@ -45,7 +45,7 @@ cdef inline bint open_queue(Queue* queue, uint64_t random) noexcept nogil:
 
 
 cdef inline void close_queue(Queue* queue) noexcept nogil:
-    """Give the blocks back; the queue may never have been opened."""
+    """Free the blocks; the queue may never have been opened."""
     free(queue.stack)
     free(queue.ring)
     queue.stack = queue.ring = NULL
@@ -53,7 +53,7 @@ cdef inline void close_queue(Queue* queue) noexcept nogil:
 
 
 cdef inline bint grow_stack(Queue* queue) noexcept nogil:
-    """Double the stack; say whether there was memory."""
+    """Double the stack; return False if there is no memory."""
     cdef Ready* grown = <Ready*>realloc(queue.stack, 2 * queue.stack_capacity * sizeof(Ready))
     if grown == NULL:
         return False
@@ -63,7 +63,7 @@ cdef inline bint grow_stack(Queue* queue) noexcept nogil:
 
 
 cdef inline bint grow_ring(Queue* queue) noexcept nogil:
-    """Double the ring, oldest first; say whether there was memory."""
+    """Double the ring, oldest first; return False if there is no memory."""
     cdef Ready* grown = <Ready*>malloc(2 * (queue.mask + 1) * sizeof(Ready))
     cdef uint64_t i
     if grown == NULL:
@@ -78,7 +78,7 @@ cdef inline bint grow_ring(Queue* queue) noexcept nogil:
 
 
 cdef inline bint push(Queue* queue, Ready ready, bint at_once) noexcept nogil:
-    """Add an instance; say whether there was memory."""
+    """Add an instance; return False if there is no memory."""
     if at_once and queue.random <= DEPTH_FIRST:
         if queue.height == queue.stack_capacity and not grow_stack(queue):
             return False
@@ -112,7 +112,8 @@ cdef inline uint32_t depth_of(const Iteration* it) noexcept nogil:
 
 
 cdef inline bint is_younger(const Iteration* a, const Iteration* b) noexcept nogil:
-    """Say whether of two iterations, or of those around them at one depth, the first comes later."""
+    """Return True if iteration `a`, or its ancestor in the outermost loop where the two differ, comes later than `b`'s.
+    """
     cdef int64_t deeper = <int64_t>depth_of(a) - <int64_t>depth_of(b)
     cdef bint younger = False
     while deeper > 0:
@@ -141,7 +142,7 @@ cdef inline void prefer_older(Queue* queue) noexcept nogil:
 
 
 cdef inline bint pop_ring(Queue* queue, Ready* ready) noexcept nogil:
-    """Take an instance off the ring; say whether there was one."""
+    """Take an instance off the ring; return False if it is empty."""
     if queue.length == 0:
         return False
     if queue.random > DEPTH_FIRST:
@@ -159,7 +160,7 @@ cdef inline bint pop_ring(Queue* queue, Ready* ready) noexcept nogil:
 
 
 cdef inline bint pop_stack(Queue* queue, Ready* ready) noexcept nogil:
-    """Take an instance off the stack; say whether there was one."""
+    """Take an instance off the stack; return False if it is empty."""
     if queue.height == 0:
         return False
     queue.height -= 1

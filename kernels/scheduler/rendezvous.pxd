@@ -36,8 +36,8 @@ cdef struct Endpoint:  # one end of a channel that waits for the other
     Endpoint* next  # in its bucket, in the outbox or in the free list
     uint64_t hash  # of the key without `path`; its bucket is hash & mask
     Key key
-    Value value  # owned: what was sent; EMPTY if that is dead, and in a Recv
-    Machine* machine  # of the instance that waits; NULL for a message of a peer, which no instance here has sent
+    Value value  # owned: the value sent; EMPTY if it is dead, and in a Recv
+    Machine* machine  # of the instance that waits; NULL for a message of a peer, which has no sending instance here
     Iteration* iteration  # of the instance, alive since the instance is outstanding; NULL with `machine`
     uint32_t node  # of the instance
     bint sends
@@ -56,8 +56,8 @@ cdef struct ChannelTraffic:  # of a channel
 cdef struct RendezvousTable:
     Endpoint** buckets  # owned; `mask` + 1 of them
     uint64_t mask  # the number of buckets is a power of two
-    uint64_t count  # of those in the buckets
-    Endpoint* free_list  # those that are neither in a bucket nor in the outbox
+    uint64_t count  # of the Endpoints in the buckets
+    Endpoint* free_list  # Endpoints neither in a bucket nor in the outbox
     ChannelTraffic* traffic  # by channel, owned
     uint32_t num_channels
     int32_t* peers  # by channel: number of the peer that has the other end, -1 if both are here; owned, NULL without peers
@@ -67,15 +67,15 @@ cdef struct RendezvousTable:
     uint64_t num_awaited  # Recvs here whose message a peer has to send
     Counters* live  # of the process; NULL before the first machine joins
     bint id_collision  # two different frames have one id
-    bint closed  # the step is over: what is delivered is dropped
-    uint32_t* runnable  # ring: numbers of the machines that have something ready, once each; owned, NULL if nobody asks
+    bint closed  # the step is over: messages delivered later are dropped
+    uint32_t* runnable  # ring: numbers of the machines that have ready instances, once each; owned, NULL if nobody asks
     uint32_t first_runnable  # position of the oldest
     uint32_t num_runnable
     uint32_t most_runnable  # length of the ring: one place for each machine
 
 
 cdef inline void wake_machine(RendezvousTable* rendezvous, Machine* m) noexcept nogil:
-    """Have a machine visited that has ready instances, unless that is so already."""
+    """Schedule a visit of a machine that has ready instances, unless one is scheduled already."""
     cdef uint32_t place = rendezvous.first_runnable + rendezvous.num_runnable
     if m.awake or rendezvous.runnable == NULL or m.queue.height + m.queue.length == 0:
         return
@@ -85,7 +85,7 @@ cdef inline void wake_machine(RendezvousTable* rendezvous, Machine* m) noexcept 
 
 
 cdef inline int64_t next_machine(RendezvousTable* rendezvous) noexcept nogil:
-    """Return the number of the machine that has waited longest for a visit, -1 if none does; it stays `awake`."""
+    """Return the number of the machine that has waited longest for a visit, -1 if none waits; it stays `awake`."""
     cdef uint32_t number
     if rendezvous.num_runnable == 0:
         return -1
@@ -142,7 +142,7 @@ cdef inline Endpoint* match(
 
 
 cdef inline bint grow(RendezvousTable* rendezvous) noexcept nogil:
-    """Double the number of buckets; say whether there was memory."""
+    """Double the number of buckets; return False if there is no memory."""
     cdef uint64_t old = rendezvous.mask + 1
     cdef uint64_t i
     cdef Endpoint* each
@@ -183,7 +183,7 @@ cdef inline Endpoint* new_endpoint(RendezvousTable* rendezvous, const Key* key, 
 
 
 cdef inline void free_endpoint(RendezvousTable* rendezvous, Endpoint* matched) noexcept nogil:
-    """Give back an Endpoint whose value was taken."""
+    """Put an Endpoint whose value was taken on the free list."""
     matched.next = rendezvous.free_list
     rendezvous.free_list = matched
 
@@ -206,7 +206,7 @@ cdef inline Endpoint* add_endpoint(
 
 
 cdef inline void attach(Endpoint* endpoint, Machine* m, Iteration* it, uint32_t number) noexcept nogil:
-    """Let an instance, which stays outstanding, wait at an Endpoint."""
+    """Attach an instance, which stays outstanding, to the Endpoint at which it waits."""
     endpoint.machine, endpoint.iteration, endpoint.node = m, it, number
     m.waits = True
 
@@ -223,7 +223,7 @@ cdef inline bint is_remote(const RendezvousTable* rendezvous, uint32_t channel) 
 
 
 cdef inline void deliver_received(Machine* m, Iteration* it, uint32_t number, Value value, bint dead) noexcept nogil:
-    """Give a Recv, which is outstanding, what was sent, and take it up again."""
+    """Deliver a value to an outstanding Recv, and make the Recv ready again."""
     cdef const Node* node = &m.table.nodes[number]
     cdef Ready ready
     if value.form == SCALAR:
@@ -266,7 +266,7 @@ cdef inline Endpoint* unpost(RendezvousTable* rendezvous) noexcept nogil:
 
 
 cdef inline Endpoint* next_end(const RendezvousTable* rendezvous, const Endpoint* end) noexcept nogil:
-    """Return the Endpoint after another of all that wait, those of the outbox last; NULL begins, and is returned at the end."""
+    """Return the next of all Endpoints, those of the outbox last; NULL begins, and is returned at the end."""
     cdef uint64_t bucket = 0
     if end != NULL:
         if end.next != NULL or (end.machine != NULL and end.sends and is_remote(rendezvous, end.key.channel)):
@@ -280,7 +280,9 @@ cdef inline Endpoint* next_end(const RendezvousTable* rendezvous, const Endpoint
 
 
 cdef inline void send(Machine* m, Iteration* it, uint32_t number, bint dead) noexcept nogil:
-    """Send what an instance has, live or dead; if nobody waits for that, it stays outstanding until somebody does."""
+    """Send the input of an instance, live or dead; if no Recv waits for it, the instance stays outstanding until one
+    does.
+    """
     cdef const Node* node = &m.table.nodes[number]
     cdef RendezvousTable* rendezvous = <RendezvousTable*>m.rendezvous
     cdef ChannelTraffic* traffic = &rendezvous.traffic[node.index]
@@ -312,7 +314,9 @@ cdef inline void send(Machine* m, Iteration* it, uint32_t number, bint dead) noe
 
 
 cdef inline void receive(Machine* m, Iteration* it, uint32_t number) noexcept nogil:
-    """Take what was sent, or wait for it; the Recv is taken up again when it is there, as live as that (rule 19)."""
+    """Take the value sent, or wait for it; the Recv becomes ready when the value is there, live or dead as it is (rule
+    19).
+    """
     cdef const Node* node = &m.table.nodes[number]
     cdef RendezvousTable* rendezvous = <RendezvousTable*>m.rendezvous
     cdef Key key = key_of(node.index, it)

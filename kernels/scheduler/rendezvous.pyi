@@ -41,7 +41,7 @@ class Rendezvous:
 
     @property
     def id_collision(self) -> bool:
-        """Whether two frames were met that have one id: an internal error."""
+        """True if two different frames have one id: an internal error."""
 
     @property
     def waiting(self) -> int:
@@ -52,7 +52,7 @@ class Rendezvous:
         """True if a Recv waits for a message of a peer, or a message for its transport."""
 
     def traffic(self) -> list[dict[str, int]]:
-        """Return what went over each channel."""
+        """Return the traffic counts of each channel."""
 
     def take_outbox(self) -> list[tuple[MessageKey, Any]]:
         """Take all messages for peers, the oldest first; their Sends are complete now, so drain afterwards."""

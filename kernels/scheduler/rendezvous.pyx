@@ -88,7 +88,7 @@ cdef class Rendezvous:
 
     @property
     def id_collision(self):
-        """Whether two frames were met that have one id: an internal error."""
+        """True if two different frames have one id: an internal error."""
         return self.table.id_collision
 
     @property
@@ -102,7 +102,7 @@ cdef class Rendezvous:
         return self.table.num_awaited + self.table.num_posted != 0
 
     def traffic(self):
-        """Return what went over each channel.
+        """Return the traffic counts of each channel.
 
         Returns
         -------
@@ -180,7 +180,7 @@ cdef class Rendezvous:
         peer : str
             One of `peers`.
         exception : BaseException
-            What `failure` of the group is from then on; an earlier failure stays (rule 44).
+            Becomes `failure` of the group; an earlier failure stays (rule 44).
 
         Raises
         ------
@@ -207,7 +207,8 @@ cdef class Rendezvous:
         return 0
 
     cdef int _open_remote(self, list remote) except -1:
-        """Describe the remote channels; without any the table has no `peers`, which is what local channels look at."""
+        """Describe the remote channels; without any, `peers` of the table is NULL, which marks all channels as local.
+        """
         cdef uint32_t i, count = self.table.num_channels
         if not remote:
             return 0
@@ -264,7 +265,7 @@ cdef class Rendezvous:
         return 0
 
     cdef void clear(self) noexcept:
-        """Drop all that waits, since the step is over; what is delivered later is dropped too."""
+        """Drop all waiting messages, because the step is over; messages delivered later are dropped too."""
         cdef Endpoint* found
         cdef uint64_t i
         self.table.closed = True

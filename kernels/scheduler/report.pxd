@@ -1,4 +1,4 @@
-"""What people see of frames and iterations; and how all of them are freed at once."""
+"""Reports of frames and iterations to users; and the release of all frames at once."""
 
 from libc.stdint cimport int64_t, uint32_t
 

@@ -1,4 +1,4 @@
-"""What people see of frames and iterations; and how all of them are freed at once."""
+"""Reports of frames and iterations to users; and the release of all frames at once."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -35,13 +35,13 @@ cdef str tag_of(Iteration* it, uint32_t node, CompiledPlan compiled):
 
 
 cdef list input_shapes(Machine* m, Iteration* it, uint32_t number):
-    """Return the shapes of the inputs that an instance holds; None for what has no shape."""
+    """Return the shapes of the inputs that an instance holds; None for a value without a shape."""
     cdef Node* node = &m.table.nodes[number]
     return [_shape(it.slots[node.slot + i]) for i in range(node.num_inputs)]
 
 
 cdef list fetched(Machine* m):
-    """Return what was fetched: an array each, DEAD where no value came."""
+    """Return the fetched values: arrays, or DEAD where no value came."""
     return [_fetched(m, i) for i in range(m.table.num_fetches)]
 
 
@@ -52,7 +52,7 @@ cdef object _fetched(Machine* m, uint32_t i):
 
 
 cdef dict switch_outcomes(Machine* m):
-    """Return what the Switches of the root frame did that have fired: predicate or index, None if dead, by node."""
+    """Return the outcomes of the root frame's Switches that have fired: predicate or index, None if dead, by node."""
     return {i: _outcome(m, i) for i in range(m.table.num_nodes) if _has_outcome(m, i)}
 
 
@@ -134,7 +134,7 @@ cdef int _dump_iteration(Machine* m, Iteration* it, CompiledPlan compiled, dict 
 
 
 cdef bint _has_begun(Iteration* it, Node* node):
-    """Say whether anything has arrived at a node."""
+    """Return True if an input has arrived at a node."""
     return it.pending[node.place].waiting != it.frame.type.template[node.place].waiting or it.pending[node.place].dead
 
 
@@ -146,7 +146,7 @@ cdef tuple _held(Machine* m, Node* node, uint32_t i, Value value):
     if value.form == SCALAR:
         return f"{<object>dtype}[]", input_type(m.table, node, i).size
     held = <object><PyObject*>value.bits
-    if dtype == NULL or not hasattr(held, "shape"):  # a handle; or a series, which goes by the dtype of what is in it
+    if dtype == NULL or not hasattr(held, "shape"):  # a handle; or a series, which has the dtype of its elements
         return type(held).__name__, 0
     return f"{<object>dtype}{list(held.shape)}", held.nbytes
 
@@ -185,7 +185,7 @@ cdef object held_bytes(Machine* m):
 
 
 cdef int _hold_frame(Frame* frame, dict found) except -1:
-    """Add what a frame, its iterations and the frames inside them hold."""
+    """Add the values held by a frame, its iterations and the frames inside them."""
     cdef Iteration* it = frame.oldest
     cdef uint32_t i
     for i in range(frame.num_deferred):
@@ -206,7 +206,7 @@ cdef int _hold_frame(Frame* frame, dict found) except -1:
 
 
 cdef int _hold_sent(Machine* m, const RendezvousTable* rendezvous, dict found) except -1:
-    """Add what a machine has sent and nobody has taken."""
+    """Add the values that a machine has sent and no Recv has taken."""
     cdef Endpoint* end = next_end(rendezvous, NULL)
     while end != NULL:
         if end.machine == m:
@@ -216,7 +216,7 @@ cdef int _hold_sent(Machine* m, const RendezvousTable* rendezvous, dict found) e
 
 
 cdef int _hold_series(Series series, dict found) except -1:
-    """Add what a series holds."""
+    """Add the values held by a series."""
     cdef int64_t i
     if series.parent is not None:
         return _hold_series(series.parent, found)

@@ -1,4 +1,4 @@
-"""What SERIES_PUSH, SERIES_EXIT and SERIES_READ do."""
+"""The operations SERIES_PUSH, SERIES_EXIT and SERIES_READ."""
 
 from tagloom.kernels.core.frames cimport Iteration
 from tagloom.kernels.core.table cimport Node

@@ -1,4 +1,4 @@
-"""What SERIES_PUSH, SERIES_EXIT and SERIES_READ do: a loop saves a value for each iteration, another reads them.
+"""The operations SERIES_PUSH, SERIES_EXIT and SERIES_READ: a loop saves a value for each iteration, another reads them.
 
 See docs/design/0002-saved-values.md.
 """
@@ -23,7 +23,7 @@ cdef object run_series(Machine* m, Iteration* it, const Node* node, object swap)
     Returns
     -------
     awaitable or None
-        What gives the output of a read instead, where the value is not in the device's memory.
+        Awaitable for the output of a read whose value is not in the device's memory.
     """
     if node.kind == SERIES_READ:
         return _read(m, it, node, swap)
@@ -61,7 +61,7 @@ cdef int _give(Machine* m, Iteration* it, const Node* node) except -1:
 
 
 cdef object _read(Machine* m, Iteration* it, const Node* node, object swap):
-    """Pass on what a slot holds; leave the output empty, so dead, if it was never written.
+    """Forward the value of a slot; leave the output empty, so dead, if the slot was never written.
 
     Returns
     -------
@@ -98,7 +98,7 @@ cdef Series _series_of(Frame* frame, int rank):
 
 
 cdef int64_t _index(Machine* m, Iteration* it, const Node* node) except? -1:
-    """Return the slot number that the second input of a node gives."""
+    """Return the slot number, the second input of a node."""
     cdef Value value = it.slots[node.slot + 1]
     if value.form == OBJECT:
         raise TypeError("the index of a series must be a scalar")

@@ -7,7 +7,7 @@ from tagloom.kernels.core.table cimport Type
 from tagloom.kernels.core.values cimport Value
 
 
-cdef struct Block:  # slots that lie one behind the other, of one shape
+cdef struct Block:  # consecutive slots of one shape
     int64_t first  # slot
     int64_t rows  # slots
     int64_t left  # slots written and not yet released; 0 while the block is written to
@@ -30,14 +30,14 @@ cdef class Series:
     cdef list arrays  # owns the data of the blocks; None for one that is released
     cdef Type row  # of the blocks' elements
     cdef object row_dtype  # owns row.descr
-    cdef bint swaps  # whether the machine asks a step's swap for what it holds
-    cdef readonly object rows  # of another array library: a row for each slot, until somebody looks at one; or None
+    cdef bint swaps  # True if the machine asks a step's swap for the stored values
+    cdef readonly object rows  # of another array library: a row for each slot, until a slot is read; or None
     cdef readonly int64_t num_rows
     cdef readonly object rows_there  # with `rows`: whether each is written, as an array of that library; None if all are
     cdef object rows_written  # the same in the host's memory
     cdef object call  # with `rows`: calls a function as the device of that library wants it, or None
-    cdef object rows_here  # with `rows`: a copy in the host's memory, which slots are made of then; or None
-    cdef public int64_t cursor  # slot that was read last of those that hold something stored; -1 for none yet
+    cdef object rows_here  # with `rows`: a copy in the host's memory, from which slots are made then; or None
+    cdef public int64_t cursor  # slot that was read last, of the slots with stored values; -1 for none yet
 
     cdef int store(self, int64_t index, Value value, const Type* type) except -1
     cdef int64_t array_bytes(self) noexcept

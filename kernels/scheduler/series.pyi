@@ -16,7 +16,7 @@ class Series:
 
     def __len__(self) -> int: ...
     def put(self, index: int, value: Any) -> None:
-        """Write a slot, over what was there; IndexError if it is negative."""
+        """Write a slot, replacing its value; IndexError if the index is negative."""
 
     def keep_rows(
         self,
@@ -27,7 +27,7 @@ class Series:
         copy: Any = None,
         call: Callable[..., Any] | None = None,
     ) -> None:
-        """Hold rows of an array of another library, of which slots are made when somebody looks at one."""
+        """Hold rows of an array of another library, from which slots are made when one is read."""
 
     def part(self, first: int, count: int) -> Series:
         """Return a series of `count` of the slots, from one on."""
@@ -36,7 +36,7 @@ class Series:
         """Return the value of a slot, or None if it was never written."""
 
     def at(self, index: int) -> Any:
-        """Return what a slot holds, which for a stored array is its SwappableArray, or None if it was never written."""
+        """Return the value of a slot, for a stored array its SwappableArray, or None if the slot was never written."""
 
     def indices(self) -> list[int]:
         """Return the numbers of the slots written, in order."""

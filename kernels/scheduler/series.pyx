@@ -1,4 +1,4 @@
-"""A value for each iteration of a loop: what a forward loop saves for the loop that runs backwards.
+"""A value for each iteration of a loop: saved by a forward loop for the loop that runs backwards.
 
 A series belongs to one step. It is written by the iterations of one frame instance in any order and read when that
 frame is done, so nothing here waits or locks.
@@ -50,7 +50,7 @@ cdef class Series:
         return self.written
 
     def put(self, int64_t index, value):
-        """Write a slot, over what was there.
+        """Write a slot, replacing its value.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ cdef class Series:
         self.store(index, object_value(<PyObject*>value), NULL)
 
     def keep_rows(self, rows, int64_t count, is_written=None, is_written_there=None, copy=None, call=None):
-        """Hold rows of an array of another library, of which slots are made when somebody looks at one.
+        """Hold rows of an array of another library, from which slots are made when one is read.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ cdef class Series:
         return value.now() if isinstance(value, SwappableArray) else value
 
     def at(self, int64_t index):
-        """Return what a slot holds, which for a stored array is its SwappableArray, or None if it was never written."""
+        """Return the value of a slot, for a stored array its SwappableArray, or None if the slot was never written."""
         return box(self.peek(index), &self.type)
 
     def indices(self):
@@ -154,7 +154,7 @@ cdef class Series:
         return total
 
     cdef Value peek(self, int64_t index) except *:
-        """Return what a slot holds, borrowed; EMPTY if it was never written."""
+        """Return the value of a slot, borrowed; EMPTY if the slot was never written."""
         cdef Block* block
         self._take_rows()
         if self.parent is not None:
@@ -219,7 +219,9 @@ cdef class Series:
             self.arrays[block - self.blocks] = None
 
     cdef Block* add_block(self, int64_t rows, const Type* type, int rank, const cnp.npy_intp* dims) except NULL:
-        """Return a block of so many slots, behind those of the others, for arrays of a shape and an element type."""
+        """Return a block of `rows` slots, numbered after those of the other blocks, for arrays of a shape and an
+        element type.
+        """
         cdef cnp.npy_intp shape[MOST_DIMS + 1]
         cdef Block* block
         cdef Value array = empty()
@@ -247,7 +249,7 @@ cdef class Series:
         return block
 
     cdef int close_blocks(self) noexcept:
-        """Count the slots of the blocks, which are not written to any more; give up blocks that are empty."""
+        """Count the slots of the blocks, which are not written to any more; free the blocks that are empty."""
         cdef int64_t i, left
         cdef int k
         cdef Block* block
@@ -288,7 +290,7 @@ cdef class Series:
         return NULL
 
     cdef Value _unpack(self, int64_t index, const Block* block) except *:
-        """Return what a slot in a block holds: an element, or an array, which is kept in the slot from now on."""
+        """Return the value of a slot in a block: an element, or an array, which is kept in the slot from now on."""
         cdef ArrayObject* array = <ArrayObject*><PyObject*>self.arrays[block - self.blocks]
         cdef int rank = PyArray_NDIM(array) - 1
         cdef size_t size = self.row.itemsize * product(PyArray_DIMS(array), 1, rank + 1)
@@ -333,7 +335,7 @@ cdef class Series:
 
 
 cdef Series part_of(Series parent, int64_t first, int64_t count):
-    """Return a series whose slots are those of another, from one on."""
+    """Return a series whose slots are `count` slots of `parent`, from `first` on."""
     series = Series()
     series.parent, series.first, series.count, series.written = parent, first, count, count
     series.type, series.dtype = parent.type, parent.dtype
@@ -341,7 +343,7 @@ cdef Series part_of(Series parent, int64_t first, int64_t count):
 
 
 def _views(rows, count):
-    """Return the first rows of an array, those of no dimensions as arrays too."""
+    """Return the first rows of an array as arrays, even where rows have no dimensions."""
     return [rows[i, ...] for i in range(count)]
 
 

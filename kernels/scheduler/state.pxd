@@ -1,4 +1,4 @@
-"""What a step has while it runs."""
+"""State of a step while it runs."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
@@ -17,7 +17,7 @@ from tagloom.kernels.scheduler.workers cimport Inbox, Workers
 cdef class PendingInstance:
     cdef Ready ready  # an outstanding instance; iteration NULL once the step has failed
     cdef int64_t begin  # nanoseconds, when it was launched
-    cdef Value* outputs  # owned, `num_outputs` of them: what a kernel has made that is not over; else NULL
+    cdef Value* outputs  # owned, `num_outputs` of them: outputs of a kernel that is not over; else NULL
     cdef uint32_t num_outputs
     cdef bint looked_at  # the guard looks at the outputs
     cdef Counters* live
@@ -28,31 +28,31 @@ cdef class PendingInstance:
 
 
 cdef class StepState:
-    cdef Machine machine  # its arrays are owned by `arena`, what they hold by this object
+    cdef Machine machine  # its arrays are owned by `arena`, the values in them by this object
     cdef Arena arena
     cdef readonly CompiledPlan compiled  # keeps machine.table alive
     cdef readonly object step  # handed to stateful kernels
     cdef readonly object failure  # None or (node, tag, exception, input shapes)
     cdef PyObject** arguments  # scratch for a call: one slot to spare, the instance, the inputs
-    cdef dict pending_instances  # by ticket: asynchronous ones, and those whose kernel is not over on its device
-    cdef dict resumed  # (iteration, node) -> what is left of an instance that has waited for its inputs
-    cdef bint goes_on  # the C kernel that runs, with what it has done so far
-    cdef dict unfinished  # (iteration, node) -> what a C kernel goes on with that has done a slice of its work; or None
+    cdef dict pending_instances  # by ticket: asynchronous instances, and those whose kernel is not over on its device
+    cdef dict resumed  # (iteration, node) -> continuation of an instance that has waited for its inputs
+    cdef bint goes_on  # the C kernel that runs continues unfinished work
+    cdef dict unfinished  # (iteration, node) -> unfinished work of a C kernel that has done a slice; or None
     cdef set declined  # (iteration, node) of instances that want their Python kernel, as their C kernel found; or None
     cdef dict lines  # node -> OperationLine of instances that wait for one another, or None
-    cdef list launched  # what `launches` will return
+    cdef list launched  # return value of the next `launches`
     cdef Workers workers  # None: all work is done in the drain
-    cdef Inbox inbox  # where the workers put what is done; open while `workers` is there
-    cdef Work work  # scratch: what a C kernel leaves to be done
+    cdef Inbox inbox  # where the workers put finished tasks; open while `workers` is there
+    cdef Work work  # scratch: the work that a C kernel leaves
     cdef readonly set offloaded  # OffloadedWork: handed over and not yet delivered
     cdef int64_t tickets  # instances that went on their way so far
     cdef int64_t looks  # of them, those whose outputs the guard looks at
     cdef Rendezvous rendezvous  # None: it is alone
     cdef readonly object guard  # called with floating outputs, or None
     cdef readonly object swap  # keeps saved values and reads them, or None; see tagloom.swap.swapper
-    cdef readonly object submit  # says until when a kernel is not done, or None
+    cdef readonly object submit  # returns an awaitable of the end of a kernel on its device, or None
     cdef Log log  # None: nothing is traced
-    cdef double patience  # seconds that a drain waits for the workers before it gives up the event loop
+    cdef double patience  # seconds that a drain waits for the workers before it yields to the event loop
     cdef bint draining  # inside a drain; then stopping waits for its end
     cdef bint closed
     cdef list parked  # instances that wait for memory, oldest first, where there is a limit; else None

@@ -1,4 +1,4 @@
-"""What a step has while it runs."""
+"""State of a step while it runs."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ class StepState:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is ready and nothing on its way."""
+        """True if nothing is ready and nothing on its way."""
 
     @property
     def pending(self) -> int:
@@ -51,13 +51,13 @@ class StepState:
 
     @property
     def fetches(self) -> list[Any]:
-        """What was fetched: an array each, DEAD where no value came."""
+        """The fetched values: arrays, or DEAD where no value came."""
 
     def launches(self) -> list[tuple[int, Any, int, str]]:
         """Return (ticket, awaitable, node, tag) of the asynchronous instances started since the last call."""
 
     def finish(self, ticket: int, result: Any) -> None:
-        """Deliver what an asynchronous instance gave; drain afterwards."""
+        """Deliver the result of an asynchronous instance; to be followed by a drain."""
 
     def fail(self, ticket: int, exception: BaseException) -> None:
         """Fail the step with the error of an asynchronous instance."""
@@ -67,21 +67,21 @@ class StepState:
 
     @property
     def can_progress(self) -> bool:
-        """Whether a drain would find something to run, or memory was given back for which something waits."""
+        """True if a drain would find ready instances, or parked ones that may find released memory."""
 
     @property
     def blocked_on_memory(self) -> bool:
-        """Whether nothing goes on before memory is given back from outside."""
+        """True if the step waits for memory that only others can release."""
 
     @property
     def swaps(self) -> list[Any]:
-        """What keeps the values that loops save, if anything does."""
+        """The swapper, if the step has one."""
 
     def switch_outcomes(self) -> dict[int, bool | int | None]:
         """Return which way the Switches of the root frame went, by node; None if dead."""
 
     def dump(self) -> list[str]:
-        """Return lines that say what each iteration waits for, runs and holds."""
+        """Return lines about the waiting, running and held values of each iteration."""
 
     def close(self) -> None:
         """Release everything; more than once is fine."""

@@ -1,4 +1,4 @@
-"""What a step has: frames and queue, what is on its way outside, and the first error.
+"""State of a step: frames and queue, instances on their way outside, and the first error.
 
 An asynchronous instance is handed out by `launches` and comes back by `finish` or `fail`. How instances run is said in
 ``machine``, and what needs no Python in ``primitives`` and ``delivery``.
@@ -75,13 +75,13 @@ cdef class PendingInstance:
         return 0
 
     cdef void give_outputs_back(self, Machine* m) noexcept:
-        """Give the machine its outputs back."""
+        """Move the outputs back to the machine."""
         cdef uint32_t o
         for o in range(self.num_outputs):
             m.outputs[o] = take(&self.outputs[o])
 
     cdef void forget_outputs(self) noexcept:
-        """Drop what the instance has made; nobody waits for it any more."""
+        """Drop the outputs of the instance; nobody waits for them any more."""
         cdef uint32_t o
         for o in range(self.num_outputs):
             drop(self.live, &self.outputs[o])
@@ -94,7 +94,7 @@ cdef class StepState:
     Parameters
     ----------
     compiled : CompiledPlan
-        What to run.
+        The plan to run.
     step_context : object
         Attribute ``step`` of the instance that stateful kernels get.
     feeds : list of numpy.ndarray
@@ -102,7 +102,7 @@ cdef class StepState:
     shuffle_seed : int, optional
         Seed of a random ready order; None keeps first in, first out.
     guard : callable, optional
-        Called with each floating array that a kernel gives; what it raises fails the step.
+        Called with each floating array that a kernel makes; an exception of it fails the step.
     recorder : Recorder, optional
         Gets a span for each instance.
     workers : Workers, optional
@@ -110,12 +110,12 @@ cdef class StepState:
     rendezvous : Rendezvous, optional
         Where it meets the other machines of its step.
     submit : callable, optional
-        Called when a kernel, or the copy of what a Recv got, has been computed, with its node and the bytes that it
-        made; returns what must be awaited until it counts as done on its device, or None. Awaiting gives when it began
-        and ended there, in seconds.
+        Called when a kernel, or the copy of a received value, has been computed, with its node and the bytes that it
+        made; returns an awaitable of its end on its device, or None. Its result is (begin, end),
+        times there in seconds.
     swap : object, optional
-        Told of what loops under swap save (``save``; ``save_host_backed`` where only values that lie in host memory
-        anyway may move) and of reads of saved arrays that never moved (``note_read``); asked for a slot that holds no
+        Told of the values that loops under swap save (``save``; ``save_host_backed`` where only values in host memory
+        may move) and of reads of saved arrays that never moved (``note_read``); asked for a slot that holds no
         array of the device (``read``).
 
     Raises
@@ -161,7 +161,7 @@ cdef class StepState:
         return launched
 
     def finish(self, ticket, result):
-        """Deliver what an asynchronous instance gave; drain afterwards. KeyError for an unknown ticket."""
+        """Deliver the result of an asynchronous instance; to be followed by a drain. KeyError for an unknown ticket."""
         cdef PendingInstance instance = self.pending_instances.pop(ticket)
         self.machine.in_flight -= 1
         if instance.ready.iteration == NULL or self.failure is not None:
@@ -217,11 +217,11 @@ cdef class StepState:
 
     @property
     def done(self):
-        """Whether nothing is ready and nothing on its way."""
+        """True if nothing is ready and nothing on its way."""
         return self._is_idle()
 
     cdef bint _is_idle(self) noexcept:
-        """Say whether nothing is ready or on its way."""
+        """Return True if nothing is ready or on its way."""
         queue = &self.machine.queue
         return queue.height + queue.length == 0 and not self.pending_instances and not self.offloaded
 
@@ -232,26 +232,26 @@ cdef class StepState:
 
     @property
     def fetches(self):
-        """What was fetched: an array each, DEAD where no value came."""
+        """The fetched values: arrays, or DEAD where no value came."""
         return fetched(&self.machine)
 
     @property
     def can_progress(self):
-        """Whether a drain would find something to run, or memory was given back for which something waits."""
+        """True if a drain would find ready instances, or parked ones that may find released memory."""
         return self.is_ready()
 
     @property
     def blocked_on_memory(self):
-        """Whether nothing goes on before memory is given back from outside."""
+        """True if the step waits for memory that only others can release."""
         return False
 
     def retry_parked(self):
-        """Try what a limit of memory keeps waiting, since nothing else can go on; say whether there is any."""
+        """Make ready a parked instance, because nothing else can go on; return True if there is one."""
         return False
 
     @property
     def swaps(self):
-        """What keeps the values that loops save, if anything does."""
+        """The swapper, if the step has one."""
         return [] if self.swap is None else [self.swap]
 
     def switch_outcomes(self):
@@ -265,13 +265,13 @@ cdef class StepState:
         return outcomes_of(&self.machine)
 
     def dump(self):
-        """Return lines that say what each iteration waits for, runs and holds (rule 50)."""
+        """Return lines about the waiting, running and held values of each iteration (rule 50)."""
         active = [_who((<PendingInstance>each).ready) for each in self.pending_instances.values()]
         active += [_who((<OffloadedWork>each).ready) for each in self.offloaded]
         return dump_lines(&self.machine, self.compiled, active + all_behind(self.lines))
 
     cdef bint is_ready(self) noexcept:
-        """Say whether a drain would find something to run."""
+        """Return True if a drain would find something to run."""
         return self.failure is None and self.machine.queue.height + self.machine.queue.length != 0
 
     cdef int _open(self, list feeds, object shuffle_seed) except -1:
@@ -312,7 +312,7 @@ cdef class StepState:
         return 0
 
     cdef int _dismiss(self) except -1:
-        """Take back what the workers have not begun; what they have they finish for nobody."""
+        """Take back tasks that the workers have not begun; the results of the others are dropped."""
         if self.workers is not None:
             self.workers.close_inbox(&self.inbox, self.offloaded)
             self.workers = None
@@ -334,7 +334,7 @@ cdef class StepState:
         return 0
 
     cdef int _conclude(self, Ready ready, object result) except -1:
-        """Go on with what a Python kernel returned: outputs, or something to await."""
+        """Process the result of a Python kernel: deliver its outputs, or await it."""
         if is_awaitable(result):
             self._launch(ready, result)
             return 0
@@ -355,7 +355,7 @@ cdef class StepState:
         return 0
 
     cdef int _deliver(self, Ready ready) except -1:
-        """Deliver what a kernel has made, or keep it until the kernel counts as done."""
+        """Deliver the outputs of a kernel, or keep them until the kernel counts as done on its device."""
         if self.submit is None:
             return self._emit(ready, False)
         cdef Machine* m = &self.machine
@@ -372,7 +372,7 @@ cdef class StepState:
         return instance.keep_outputs(m, node.num_outputs)
 
     cdef int _emit(self, Ready ready, bint guarded) except -1:
-        """Deliver the outputs of an instance and complete it, as soon as the guard has seen them, unless it has."""
+        """Deliver the outputs of an instance and complete it; first the guard checks them, unless `guarded`."""
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[ready.node]
         cdef int64_t size
@@ -391,7 +391,7 @@ cdef class StepState:
         return 0
 
     cdef int _guard_elsewhere(self, Ready ready) except -1:
-        """Have the guard look at large outputs in a thread, in the context of the step's caller."""
+        """Run the guard on large outputs in a thread, in the context of the step's caller."""
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[ready.node]
         cdef PendingInstance instance
@@ -406,7 +406,8 @@ cdef class StepState:
         return instance.keep_outputs(m, node.num_outputs)
 
     cdef int _accept(self, PendingInstance instance, object result) except -1:
-        """Deliver what an asynchronous instance gave; if it only computed in a thread, as what was computed here."""
+        """Deliver the result of an asynchronous instance; if it only computed in a thread, as a result computed here.
+        """
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[instance.ready.node]
         cdef int64_t tickets = self.tickets
@@ -424,11 +425,11 @@ cdef class StepState:
         return 0
 
     cdef int _stream(self, Ready ready) noexcept:
-        """Say on which of its device's streams a kernel, or the copy of what a Recv got, is."""
+        """Return the trace stream of an instance: COPIED_IN for the copy of a received value, COMPUTE for a kernel."""
         return COPIED_IN if self.machine.table.nodes[ready.node].kind == RECV else COMPUTE
 
     cdef int _emit_with_span(self, Ready ready, int64_t begin, int64_t end, int stream) except -1:
-        """Deliver what an instance gave that began some time ago."""
+        """Deliver the outputs of an instance that began at `begin`, and record its span."""
         if self.log is None:
             return self._emit(ready, False)
         cdef Span span = self.log.begin(ready, begin, stream)

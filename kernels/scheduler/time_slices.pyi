@@ -7,11 +7,11 @@ class TimeSlices:
     """Shares one event loop among all steps that run on it.
 
     However many steps there are, together they take one slice of time in each turn of the loop, first come first
-    served; whoever comes when the slice is used up waits. So the host application's lag does not grow with the
+    served; a step that comes when the slice is used up waits. So the host application's lag does not grow with the
     number of steps, and a step that ends within the slice never waits at all.
     """
 
-    waiting: deque[asyncio.Future[None]]  # of those who wait for their turn
+    waiting: deque[asyncio.Future[None]]  # of the steps that wait for their turn
     def take(self, seconds: float) -> float | None:
         """Return for how long the caller may run now, `seconds` at most; None if it has to wait."""
 

@@ -7,7 +7,7 @@ from time import monotonic
 
 cdef class TimeSlices:
 
-    cdef readonly object waiting  # futures of those who wait for their turn
+    cdef readonly object waiting  # futures of the steps that wait for their turn
     cdef double end  # of the open slice; 0 when the loop has turned since the last one
 
     def __init__(self):

@@ -7,8 +7,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 cdef enum Stream:
     COMPUTE = 0  # ran on the event loop's thread, start to end
     AWAITED = 1  # an asynchronous instance, from its launch until its result was there
-    OFFLOADED = 2  # the workers did it, from when they were given it until its result was there
-    COPIED_IN = 3  # of what a Recv got
+    OFFLOADED = 2  # the workers did it, from the submission until its result was there
+    COPIED_IN = 3  # the copy of a received value
 
 
 cdef struct Span:

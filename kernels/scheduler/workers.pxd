@@ -16,7 +16,7 @@ cdef extern from "<pthread.h>" nogil:
         pass
 
 
-cdef double PATIENCE  # seconds that a drain waits for the workers before it gives up the event loop
+cdef double PATIENCE  # seconds that a drain waits for the workers before it yields to the event loop
 
 
 cdef struct Task:  # a kernel's work on its way; all but `work` and `begin` is guarded by the pool's lock
@@ -61,7 +61,7 @@ cdef class OffloadedWork:
 
     cdef Task task
     cdef Ready ready  # iteration NULL once the step has failed
-    cdef list kept  # what the work refers to: the plan, the inputs, memory for it alone
+    cdef list kept  # objects that the work refers to: the plan, the inputs, memory for it alone
     cdef Value* outputs  # owned, `num_outputs` of them
     cdef uint32_t num_outputs
     cdef Counters* live
@@ -89,8 +89,8 @@ cdef class Workers:
     cdef WorkerThreads threads
     cdef Pool* pool  # theirs
     cdef readonly int count  # threads wanted
-    cdef readonly double nanoseconds  # what work must cost to be handed over
-    cdef Line line  # what the session's steps have handed over
+    cdef readonly double nanoseconds  # least cost of work that is handed over
+    cdef Line line  # tasks that the session's steps have handed over
     cdef Inbox orphans  # where tasks go whose step is gone
     cdef int vain  # waits to come in which nobody looks at the inbox before sleeping
     cdef bint is_stranded  # the threads that had the session's work are those of another process

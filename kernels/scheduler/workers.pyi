@@ -10,17 +10,17 @@ class WorkerThreads:
 
     @property
     def started(self) -> int:
-        """Threads that run."""
+        """Number of threads that run."""
 
     @property
     def busy(self) -> int:
         """Number of threads at work."""
 
     def close(self) -> None:
-        """End the threads after the parts that they are at; what nobody has taken up stays where it is."""
+        """End the threads after the parts that they are at; parts that no thread has taken up stay where they are."""
 
     def begin_anew(self) -> None:
-        """Have no threads and no work, in a process forked from the one that had them."""
+        """Reset to no threads and no work, in a process forked from the owner of the threads."""
 
 class Workers:
     """The part of a session in threads that it may share."""
@@ -40,13 +40,14 @@ class Workers:
 
     @property
     def orphaned(self) -> int:
-        """How many kernels are still at work whose step is gone; the arrays of those that have ended are released."""
+        """Number of kernels at work whose step is gone; the arrays of those that have ended are released."""
 
     def strand(self) -> None:
         """Forget the session's work, in a process forked from the one whose threads are at it."""
 
     def notify(self, descriptor: int) -> bool:
-        """Have a descriptor written to when the next orphan ends; say False, with nothing done, if there is none."""
+        """Ask for a write to a descriptor when the next orphan ends; return False, with nothing done, if there is none.
+        """
 
 def ask_for_long_slices() -> None:
-    """Let the event loop's thread run at once when it wakes up, though the calling thread has not used up its slice."""
+    """Allow the event loop's thread to preempt the calling thread as soon as it wakes up."""

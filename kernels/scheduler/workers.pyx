@@ -2,10 +2,10 @@
 
 A kernel that would keep the event loop waiting prepares its outputs and leaves the rest as a Work: a C function over
 plain memory, perhaps in several parts. The threads take a part of each session in turn, those of one session in the
-order in which they were handed over. What is done goes to the inbox of its step, which looks there while it drains,
+order in which they were handed over. Finished tasks go to the inbox of their step, which looks there while it drains,
 waits there for a moment when it has nothing else to do, or is told through a file descriptor that its event loop watches.
 
-A step that ends early takes back what nobody has taken up; for the rest its arrays stay until the threads are done.
+A step that ends early takes back parts not taken up; for the others its arrays stay until the threads are done.
 
 See docs/design/0006-cores.md and docs/design/0046-sessions-that-share.md.
 """
@@ -56,11 +56,11 @@ _logger = logging.getLogger("tagloom")
 
 
 def ask_for_long_slices():
-    """Let the event loop's thread run at once when it wakes up, though the calling thread has not used up its slice."""
+    """Allow the event loop's thread to preempt the calling thread as soon as it wakes up."""
     tagloom_ask_for_long_slices()
 
 
-@cython.no_gc_clear  # a thread may be at work on what it keeps
+@cython.no_gc_clear  # a thread may be at work on the objects that it keeps
 cdef class OffloadedWork:
     """An instance whose work is on its way, and the arrays that the work reads and writes."""
 
@@ -71,7 +71,7 @@ cdef class OffloadedWork:
 
 
 cdef OffloadedWork new_offloaded_work(Machine* m, Ready ready, const Node* node, Work* work, object compiled):
-    """Return the OffloadedWork of an instance: it keeps alive what the work refers to, and the outputs move into it."""
+    """Return the OffloadedWork of an instance: it keeps the objects of the work alive, and the outputs move into it."""
     cdef OffloadedWork offload = OffloadedWork()
     cdef uint32_t i
     offload.ready, offload.live = ready, m.live
@@ -93,7 +93,7 @@ cdef OffloadedWork new_offloaded_work(Machine* m, Ready ready, const Node* node,
 
 
 cdef int unpack(Machine* m, OffloadedWork offload) except -1:
-    """Move what a worker has made into the machine's outputs; note how well its cost was estimated."""
+    """Move the outputs made by a worker to the machine; note how well the cost was estimated."""
     cdef Node* node = &m.table.nodes[offload.ready.node]
     cdef uint32_t o
     for o in range(offload.num_outputs):
@@ -139,7 +139,7 @@ cdef class WorkerThreads:
         return self.pool.busy
 
     def close(self):
-        """End the threads after the parts that they are at; what nobody has taken up stays where it is."""
+        """End the threads after the parts that they are at; parts that no thread has taken up stay where they are."""
         cdef int i, started = self.started
         self.started, self.refused = 0, True
         with nogil:
@@ -151,7 +151,7 @@ cdef class WorkerThreads:
                 pthread_join(self.threads[i], NULL)
 
     def begin_anew(self):
-        """Have no threads and no work, in a process forked from the one that had them.
+        """Reset to no threads and no work, in a process forked from the owner of the threads.
 
         The threads start again with the first work. The lock is made anew, as a thread of the parent may hold it.
         """
@@ -163,7 +163,7 @@ cdef class WorkerThreads:
         self.started = self.num_inboxes = 0
 
     cdef bint start(self) except -1:
-        """Start the threads unless they run; say whether there are any."""
+        """Start the threads unless they run; return True if there are any."""
         if self.started or self.refused:
             return self.started != 0
         while self.started < self.count:
@@ -176,9 +176,9 @@ cdef class WorkerThreads:
         return self.started != 0
 
 
-@cython.no_gc  # else a collection could free what is lost, on which a thread works; it refers to nothing that refers back
+@cython.no_gc  # else a collection could free a task that a thread works on; nothing that it refers to refers back
 cdef class Workers:
-    """The part of a session in threads that it may share: its line of work, and the work that its steps have left.
+    """A session's part of the threads: its line of work, and the work that its steps have left.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ cdef class Workers:
 
     @property
     def orphaned(self):
-        """How many kernels are still at work whose step is gone; the arrays of those that have ended are released."""
+        """Number of kernels at work whose step is gone; the arrays of those that have ended are released."""
         return self._release_orphans()
 
     cdef Py_ssize_t _release_orphans(self) except -1:
@@ -232,7 +232,8 @@ cdef class Workers:
         return len(self.lost)
 
     def notify(self, int descriptor):
-        """Have a descriptor written to when the next orphan ends; say False, with nothing done, if there is none."""
+        """Ask for a write to a descriptor when the next orphan ends; return False, with nothing done, if there is none.
+        """
         while self.orphaned > 0:
             if self.arm(&self.orphans, descriptor):
                 return True
@@ -252,7 +253,7 @@ cdef class Workers:
         return 0
 
     cdef int close_inbox(self, Inbox* inbox, set offloaded) except -1:
-        """Take back the OffloadedWork that no thread has taken up; what a thread works on becomes an orphan."""
+        """Take back the OffloadedWork that no thread has taken up; work that a thread is at becomes an orphan."""
         cdef list pending = list(offloaded)
         cdef Py_ssize_t i
         if self.is_stranded:
@@ -271,7 +272,9 @@ cdef class Workers:
         return 0
 
     cdef bint _take_back(self, Task* task) noexcept nogil:
-        """Take the parts that nobody has taken out of the line; say whether some are left, which go to the orphans."""
+        """Take the parts that no thread has taken out of the line; return True if some are left, which go to the
+        orphans.
+        """
         cdef Task** place = &self.line.first
         cdef Task* before = NULL
         task.inbox = &self.orphans
@@ -317,7 +320,7 @@ cdef class Workers:
         pthread_mutex_unlock(&self.pool.lock)
 
     cdef bint want(self, const Work* work, double nanoseconds, bint is_last) except -1:
-        """Say whether work that should take so long is worth handing over; the threads run then.
+        """Return True if work of an expected time is worth handing over; the threads run then.
 
         Where nothing else of its step can go on (`is_last`) and no other step is under way, waking up a thread takes as
         long as many a kernel. So the drain does what no two threads would share, and what it can leave unfinished.
@@ -362,7 +365,8 @@ cdef class Workers:
             self.vain = IN_VAIN
 
     cdef bint arm(self, Inbox* inbox, int descriptor) noexcept:
-        """Have a descriptor written to at the next arrival; say no, with nothing done, if there has been one."""
+        """Ask for a write to a descriptor at the next arrival; return False, with nothing done, if there has been one.
+        """
         cdef bint empty
         pthread_mutex_lock(&self.pool.lock)
         empty = inbox.done == NULL
@@ -372,7 +376,7 @@ cdef class Workers:
 
 
 cdef inline void _keep_apart(Pool* pool, int number, int64_t now, int64_t* moved) noexcept nogil:
-    """Move a thread that runs where another one ran last.
+    """Move a thread that runs on a core where another one ran last.
 
     Linux leaves threads that sleep and wake up together on one core for many steps, though others are idle.
     """
@@ -442,7 +446,7 @@ cdef inline int _open(Inbox* inbox) except -1:
 
 
 cdef inline void _join_ring(Pool* pool, Line* line) noexcept nogil:
-    """Put a line that has got work behind those of the other sessions."""
+    """Add a line with new work at the end of the ring of sessions."""
     line.next = NULL
     if pool.last == NULL:
         pool.first = line
@@ -464,7 +468,7 @@ cdef inline void _leave_ring(Pool* pool, Line* line) noexcept nogil:
 
 
 cdef inline void _rotate(Pool* pool, bint is_taken) noexcept nogil:
-    """Let the next session have its turn; the first task of this one leaves its line if all its parts are taken."""
+    """Move on to the next session; the first task of this one leaves its line if all its parts are taken."""
     cdef Line* line = pool.first
     if is_taken:
         line.first = line.first.next
@@ -478,7 +482,7 @@ cdef inline void _rotate(Pool* pool, bint is_taken) noexcept nogil:
 
 
 cdef inline void _arrive(Task* task) noexcept nogil:
-    """Put a task that is done into its inbox and tell who waits there."""
+    """Put a finished task into its inbox and notify the step that waits there."""
     cdef Inbox* inbox = task.inbox
     cdef int64_t one = 1
     task.next = inbox.done
