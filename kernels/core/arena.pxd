@@ -2,10 +2,10 @@
 
 
 cdef class Arena:
-    cdef void** blocks  # every block handed out, or cut into what was; owned
+    cdef void** blocks  # every block handed out, or cut into smaller ones; owned
     cdef size_t count  # blocks in use, <= capacity
     cdef size_t capacity  # length of `blocks`
-    cdef char* free  # what the next small blocks are cut from
+    cdef char* free  # memory from which the next small blocks are cut
     cdef size_t left  # bytes of it
 
     cdef void* take(self, size_t count, size_t size) except NULL

@@ -5,7 +5,7 @@ from libc.stdlib cimport calloc, free, realloc
 cdef extern from *:
     """
     #ifdef __SANITIZE_ADDRESS__
-    #define TAGLOOM_SMALL_BLOCK 0  /* each block alone, so that what is behind it is nobody's */
+    #define TAGLOOM_SMALL_BLOCK 0  /* each block alone, so that the memory after it is unused */
     #else
     #define TAGLOOM_SMALL_BLOCK 512
     #endif
@@ -14,7 +14,7 @@ cdef extern from *:
 
 cdef enum:
     PART = 2048  # bytes from which small blocks are cut
-    ALIGNED = 16  # to so many bytes, as those of malloc
+    ALIGNED = 16  # bytes of alignment, as of malloc
 
 
 cdef class Arena:

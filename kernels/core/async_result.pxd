@@ -1,4 +1,4 @@
-"""What an asynchronous kernel returns."""
+"""AsyncResult: the result of an asynchronous kernel."""
 
 
 cdef class AsyncResult:

@@ -1,10 +1,10 @@
-"""What an asynchronous kernel returns."""
+"""AsyncResult: the result of an asynchronous kernel."""
 
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 class AsyncResult:
-    """What an asynchronous function will return; awaited once, or closed when its step ends before.
+    """The result of an asynchronous function; awaited once, or closed if its step ends first.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ class AsyncResult:
         in_order: bool = False,
     ) -> None: ...
     def then(self, function: Callable[[Any], Any]) -> AsyncResult:
-        """Return what gives a function of this result."""
+        """Return an AsyncResult that applies a function to this result."""
 
     def __await__(self) -> Generator[Any, Any, Any]: ...
     def close(self) -> None:
-        """Give the result up: close a coroutine, cancel a future."""
+        """Abandon the result: close a coroutine, cancel a future."""

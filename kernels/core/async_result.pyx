@@ -1,4 +1,4 @@
-"""What an asynchronous kernel returns."""
+"""AsyncResult: the result of an asynchronous kernel."""
 
 from asyncio import CancelledError
 
@@ -36,7 +36,7 @@ async def _converted(AsyncResult self):
 
 
 cdef class _Both:
-    """One function after another."""
+    """Two functions applied in turn."""
 
     cdef object first
     cdef object second

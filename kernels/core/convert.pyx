@@ -28,7 +28,7 @@ cnp.import_array()
 
 
 cdef object box(Value value, const Type* type):
-    """Return a live value as an object: what it holds, or a new array of no dimensions.
+    """Return a live value as an object: the held object, or a new array of no dimensions.
 
     Returns None for EMPTY.
     """
@@ -43,7 +43,7 @@ cdef object box(Value value, const Type* type):
 
 
 cdef int accept(Counters* live, object result, const Type* type, Value* place) except -1:
-    """Store what a kernel gave in an EMPTY place.
+    """Store the result of a kernel in an EMPTY place.
 
     Raises
     ------
@@ -67,7 +67,7 @@ cdef int accept(Counters* live, object result, const Type* type, Value* place) e
 
 
 cdef bint _is_foreign(object result, object dtype) except -1:
-    """Say whether it is an array of another library than NumPy, of the declared dtype."""
+    """Return True if a result is an array of another library than NumPy, of the declared dtype."""
     if PyObject_TypeCheck(result, &PyArray_Type) or PyObject_TypeCheck(result, &PyGenericArrType_Type):
         return False
     return getattr(result, "dtype", None) == dtype
@@ -94,5 +94,5 @@ cdef object _with_dtype(object array, object dtype):
 
 
 cdef str _describe(object result):
-    """Say what a kernel returned."""
+    """Describe the type of a kernel's result."""
     return "None" if result is None else f"a {type(result).__qualname__}"

@@ -1,4 +1,4 @@
-"""What an instance costs: how often the clock is looked at, and what is worth a thread of its own.
+"""The cost of an instance: decides when the drain looks at the clock and which work goes to other threads.
 
 See docs/design/0006-cores.md.
 """
@@ -15,7 +15,7 @@ cdef extern from "Python.h":
     object PyByteArray_FromStringAndSize(const char*, Py_ssize_t)
     char* PyByteArray_AS_STRING(object)
 
-cdef extern from "Python.h" nogil:  # whoever calls holds the GIL
+cdef extern from "Python.h" nogil:  # callers hold the GIL
     void Py_CLEAR(PyObject*)
 
 cdef enum:
@@ -31,14 +31,14 @@ cdef inline size_t aligned(size_t size) noexcept nogil:
 
 
 cdef inline bint is_large(Value value) noexcept:
-    """Say whether a value is a large array."""
+    """Return True if a value is a large array."""
     if value.form != OBJECT or not PyArray_CheckExact(<object>pointer(value)):
         return False
     return PyArray_NBYTES(<ndarray>pointer(value)) >= LARGE
 
 
 cdef inline int array_cost(const Node* node, const Value* inputs, const Value* outputs) noexcept:
-    """Return what a C kernel counts for that has run, by the size of its arrays."""
+    """Return the cost of a C kernel that has run, by the size of its arrays, in units of the drain's budget."""
     cdef uint32_t i
     if node.num_outputs == 1 and outputs[0].form == SCALAR and node.loop != NULL:
         return 1
@@ -53,12 +53,12 @@ cdef inline int array_cost(const Node* node, const Value* inputs, const Value* o
 
 cdef enum:
     LONG = 50000  # nanoseconds from which on a kernel leaves its work instead of doing it, at most
-    SHORTEST = 75000  # nanoseconds of a part, so that handing it over does not matter
-    LONGEST = 70000000  # nanoseconds of a part, so that what a step leaves behind ends soon and others get their turn
+    SHORTEST = 75000  # nanoseconds of a part, so that handing it over costs little in comparison
+    LONGEST = 70000000  # nanoseconds of a part, so that orphaned work of a step ends soon and others get their turn
 
 
 cdef inline void leave(Work* work, Compute compute, double cost, int most_parts) noexcept nogil:
-    """Say what is left to be done and into how many parts it can be cut; the arguments are there already."""
+    """Describe the work that is left and the number of its parts; the arguments are there already."""
     work.compute, work.cost, work.parts = compute, cost, most_parts
     work.arguments[LOST] = work.arguments[QUEUE] = work.arguments[UNFINISHED] = 0
     work.arguments[DECLINED] = work.arguments[RESULT] = 0
@@ -80,7 +80,7 @@ cdef inline char* take_memory(Work* work, size_t size) except NULL:
 
 cdef inline int do_or_leave(
         const Table* table, Work* work, Compute compute, double cost, int most_parts, Value* output) noexcept nogil:
-    """Do what the arguments describe, or leave it if it takes long.
+    """Do the work of the arguments, or leave it if it takes long.
 
     An unboxed `output` is a result that the work finds a place for by `place_of`.
 
@@ -111,7 +111,7 @@ cdef inline char* place_of(const void* arguments, char* array) noexcept nogil:
 
 
 cdef inline void decline(const void* arguments) noexcept nogil:
-    """Say, while computing, that the inputs want the Python kernel."""
+    """Record, while computing, that the inputs need the Python kernel."""
     (<uint64_t*>arguments)[DECLINED] = 1
 
 
@@ -122,7 +122,7 @@ cdef inline void cut(Work* work, int threads) noexcept nogil:
 
 
 cdef inline void do_work(Work* work, Node* node) noexcept:
-    """Do what a kernel left, part after part, while other Python threads may run."""
+    """Do the work that a kernel left, part after part, while other Python threads may run."""
     cdef int64_t begin = nanoseconds()
     cdef int part
     with nogil:
@@ -134,5 +134,5 @@ cdef inline void do_work(Work* work, Node* node) noexcept:
 
 
 cdef inline void correct(Node* node, const Work* work, int64_t spent) noexcept:
-    """Take into account what an estimate was worth."""
+    """Correct a node's pace by the measured time of its work."""
     node.pace = max(0.1, min(10, 0.75 * node.pace + 0.25 * <double>spent / max(work.cost, 1)))

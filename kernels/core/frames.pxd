@@ -37,7 +37,7 @@ cdef struct Frame:
     int64_t started  # iterations ever started; the newest has number started - 1
     uint32_t alive  # length of the chain, <= type.window
     uint32_t window  # type.window; 0 where the gate is to be asked for each iteration
-    bint is_held  # in the gate's chain of those whose next iteration may not begin yet
+    bint is_held  # in the gate's chain of frames whose next iteration may not begin yet
     Frame* next_held  # in that chain
     uint32_t enters_pending  # Enters that have not arrived yet
     uint32_t num_deferred  # used part of `deferred`
@@ -57,10 +57,10 @@ cdef struct Iteration:
     uint32_t outstanding  # instances that became ready and have not completed (rule 27)
     uint32_t num_children  # child frames alive
     uint32_t advanced  # live NextIterations that fired
-    void* account  # an Account of what it takes, held; NULL without a limit
+    void* account  # an Account of the iteration's memory, held; NULL without a limit
     Frame** children  # by rank: child frame alive, or NULL
     Value* slots  # inputs that have arrived and were not consumed, owned; EMPTY otherwise
-    Pending* pending  # what each node still waits for
+    Pending* pending  # counts of the inputs for which each node still waits
 
 
 @cython.overflowcheck(False)
@@ -144,7 +144,7 @@ cdef inline void count_launch(Frame* frame, uint32_t in_flight) noexcept nogil:
 
 
 cdef inline void remove_oldest(Counters* live, Frame* frame) noexcept nogil:
-    """End the oldest iteration: drop what its waiting nodes hold and give the block to the pool."""
+    """End the oldest iteration: drop the inputs of its waiting nodes and return the block to the pool."""
     cdef Iteration* iteration = frame.oldest
     cdef FrameType* type = frame.type
     cdef uint32_t i
@@ -203,7 +203,7 @@ cdef inline Frame* open_frame(Counters* live, FrameType* type, Iteration* parent
 
 
 cdef inline void close_frame(Counters* live, Frame* frame) noexcept nogil:
-    """Drop what a frame without iterations holds and give the block to the pool."""
+    """Drop the values of a frame without iterations and return the block to the pool."""
     cdef FrameType* type = frame.type
     cdef PyObject* owned
     cdef uint32_t i

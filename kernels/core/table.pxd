@@ -37,8 +37,8 @@ cdef enum NodeFlag:
     STATEFUL = 2  # the kernel takes the instance as first argument
     AT_ONCE = 4  # taken from the stack, before the ready queue: everything but a live KERNEL
     LAST = 8  # a SERIES_READ that is the only one of its slot
-    DEAD_SILENT = 16  # a SEND that says nothing when it is dead; its RECV, which then waits for its leader only; a SWITCH
-                      # that says nothing to its output 0 when it chooses the other
+    DEAD_SILENT = 16  # a SEND without a message when dead; its RECV, which then waits for its leader only; a SWITCH
+                      # that sends nothing to its output 0 when it chooses the other
     SWAPPABLE = 32  # a SERIES_PUSH of a loop whose saved values may leave the device's memory
     HOST_BACKED = 64  # one whose saved values may where they are rows that lie in host memory anyway
     DETACHED = 128  # a KERNEL that does nothing but compute, so that any thread may call its Python kernel
@@ -74,7 +74,7 @@ ctypedef void (*Loop)(char**, const npy_intp*, const npy_intp*, void*) noexcept 
 cdef struct Node
 cdef struct Table
 
-# Does part `part` of `parts` of a kernel's work; reads and writes nothing but what the arguments point to, and the last
+# Does part `part` of `parts` of a kernel's work; accesses only the memory to which the arguments point, and the last
 # of them.
 ctypedef void (*Compute)(const void* arguments, int part, int parts) noexcept nogil
 
@@ -82,12 +82,12 @@ cdef enum:
     MOST_ARGUMENTS = 128
     LOST = MOST_ARGUMENTS - 5  # set by another thread once nobody waits for the work any more; 0 before
     QUEUE = MOST_ARGUMENTS - 4  # on a thread of a pool: where it finds the pointer to other work, NULL if none waits; or 0
-    UNFINISHED = MOST_ARGUMENTS - 3  # borrowed from Work.kept: with what the kernel is to be called again, or 0
+    UNFINISHED = MOST_ARGUMENTS - 3  # borrowed from Work.kept: object for the kernel's next call, or 0
     DECLINED = MOST_ARGUMENTS - 2  # not 0: the inputs want the Python kernel, as was only found while computing
     RESULT = MOST_ARGUMENTS - 1  # the result, if that is unboxed
 
 
-cdef struct Work:  # what a C kernel leaves to be done once its outputs are there
+cdef struct Work:  # work that a C kernel leaves once its outputs are there
     Compute compute  # NULL: nothing
     double cost  # nanoseconds it should take on one core
     int parts  # into how many it can be cut, then is cut; never by timing, so that results do not depend on it
@@ -95,7 +95,7 @@ cdef struct Work:  # what a C kernel leaves to be done once its outputs are ther
     uint64_t arguments[MOST_ARGUMENTS]
 
 
-# Node, its inputs, its outputs (EMPTY), what is left to do (nothing; what an earlier call kept to be called again with).
+# Node, its inputs, its outputs (EMPTY), work to be left (empty; or with the object kept by an earlier call).
 # Returns 1 when the outputs are there, or will be in a later call; 0 with nothing done if the inputs want the Python kernel.
 ctypedef int (*Native)(const Table*, const Node*, Value*, Counters*, Value*, Work*) except -1
 
@@ -108,7 +108,7 @@ cdef struct Node:
     uint8_t flags  # NodeFlag bits
     uint16_t num_outputs
     uint32_t num_inputs  # data inputs; 1 for SERIES_EXIT and TRIP_COUNT, given by the end of their frame, and for
-                         # RECV, what has arrived
+                         # RECV, the received value
     uint32_t frame  # whose iterations hold its inputs
     uint32_t slot  # its first input in Iteration.slots
     uint32_t place  # its position in Iteration.pending
@@ -125,12 +125,12 @@ cdef struct Node:
     double loop_cost  # nanoseconds that it takes for an element, about
     bint loop_raises  # whether it may set an error, which needs the GIL
     Native native  # C kernel, or NULL
-    double pace  # what its work takes, measured, in proportion to its estimate
+    double pace  # measured time of its work, in proportion to the estimate
     double python_pace  # nanoseconds its Python kernel takes for a byte; a high guess until measured
-    PyObject* elements  # borrowed from CompiledPlan.kernels: says how many a result has that its inputs do not; or NULL
+    PyObject* elements  # borrowed from CompiledPlan.kernels: returns a result's elements beyond the inputs'; or NULL
     int64_t made_bytes  # of its outputs, -1 where their shapes are not known
     PyObject* name  # str, borrowed from the plan
-    int64_t params[NUM_PARAMS]  # what the C kernel takes from the operation's attributes
+    int64_t params[NUM_PARAMS]  # settings of the C kernel from the operation's attributes
 
 
 cdef struct Link:
@@ -141,7 +141,7 @@ cdef struct LoopCounts:  # of the steps since the last one that ran alone
     int64_t runs  # frame instances that were live
     int64_t starts  # iterations started in them
     int64_t alive  # sum over `starts` of the iterations then alive, the new one included
-    int64_t most  # largest of those
+    int64_t most  # largest number of iterations alive at a start
     int64_t held_back  # iterations that were ready to start and found the window full
     int64_t launches  # asynchronous instances started in them, inner loops included
     int64_t awaited  # sum over `launches` of the asynchronous instances then in flight, itself included
@@ -162,11 +162,11 @@ cdef struct FrameType:
     uint32_t num_series
     uint32_t num_nodes  # length of Iteration.pending
     uint32_t num_slots  # length of Iteration.slots
-    Pending* template  # what a new iteration's pending counts are copied from; owned by the Arena
+    Pending* template  # pending counts of a new iteration, from which they are copied; owned by the Arena
     uint32_t* exits  # node of each Exit by rank; owned by the Arena
     uint32_t* finals  # SERIES_EXIT and TRIP_COUNT nodes; owned by the Arena
     uint32_t num_finals
-    bint backward  # whether it reads what another loop has saved
+    bint backward  # reads values that another loop has saved
     LoopCounts counts
     int64_t* last  # by rank: how often this NextIteration was its iteration's last; owned by the Arena
     Link* free_frames  # pool of Frame blocks, freed with the CompiledPlan
@@ -213,9 +213,9 @@ cdef inline Type* output_type(const Table* table, const Node* node, uint32_t i) 
 
 
 cdef enum:
-    STRING = 2056  # NumPy's number of its string type, above those of users' types
+    STRING = 2056  # NumPy's type number of strings, above the numbers of users' types
 
 
 cdef inline bint is_floating(const Type* type) noexcept nogil:
-    """Say whether elements are floating or complex: NumPy's own, or of a user's type such as bfloat16."""
+    """Return True if elements are floating or complex: NumPy's own, or of a user's type such as bfloat16."""
     return 11 <= type.number <= 16 or type.number == 23 or 256 <= type.number < STRING

@@ -1,9 +1,9 @@
-"""What a node is."""
+"""Kinds of nodes."""
 
 from enum import IntEnum
 
 class Kind(IntEnum):
-    """What an executor does with a node; everything but KERNEL it does itself."""
+    """The action of an executor for a node; it performs all kinds itself except KERNEL."""
 
     KERNEL = 0
     SWITCH = 1

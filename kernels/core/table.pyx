@@ -1,12 +1,12 @@
-"""What a node is, for Python too: ``Kind`` is the enum of ``table.pxd``. The tables themselves are C structs there."""
+"""Kinds of nodes, for Python too: ``Kind`` is the enum of ``table.pxd``. The tables themselves are C structs there."""
 
 from cpython.object cimport PyObject
 
-Kind.__doc__ = "What an executor does with a node; everything but KERNEL it does itself."
+Kind.__doc__ = "The action of an executor for a node; it performs all kinds itself except KERNEL."
 
 
 cdef int describe_type(Type* type, object dtype) except -1:
-    """Say how elements of a dtype, which must outlive the description, travel."""
+    """Describe the elements of a dtype, which must outlive the description, as values of edges."""
     type.number = -1
     if dtype is None:
         return 0

@@ -1,7 +1,7 @@
 """Values as they travel along edges: an element of at most 8 bytes unboxed, or a Python object.
 
 The functions here touch reference counts and are still declared ``nogil``: that makes the compiler refuse
-any other Python operation in them. Whoever calls them holds the GIL.
+any other Python operation in them. Callers hold the GIL.
 """
 
 from cpython.object cimport PyObject
@@ -23,7 +23,7 @@ cdef extern from "Python.h" nogil:
 
 
 cdef enum Form:
-    EMPTY = 0  # nothing has arrived, or what arrived was dead
+    EMPTY = 0  # nothing has arrived, or the value was dead
     SCALAR = 1
     OBJECT = 2
 
@@ -93,7 +93,7 @@ cdef inline void hold(Counters* live, Value* place, Value value) noexcept nogil:
 
 
 cdef inline void drop(Counters* live, Value* place) noexcept nogil:
-    """Empty a place and give back its reference; the place is empty before any finaliser can run."""
+    """Empty a place and drop its reference; the place is empty before any finaliser can run."""
     cdef Value value = place[0]
     place.form = EMPTY
     if value.form == OBJECT:

@@ -1,7 +1,7 @@
 """exp and tanh of float32 and float64, where the processor has vectors for them: AVX-512, or AVX2 with FMA.
 
 Kernels in C find these loops as they find NumPy's, and Python kernels call the universal functions that have them, so
-that results have the same bits. What is computed how, and how exactly, says ``vector_functions.h``.
+that results have the same bits. Algorithms and accuracy are described in ``vector_functions.h``.
 """
 
 cimport numpy as cnp
@@ -27,7 +27,7 @@ cdef extern from "numpy/ufuncobject.h":
 cnp.import_array()
 cnp.import_ufunc()
 
-cdef struct Loops:  # what a universal function refers to as long as it is there: for ever
+cdef struct Loops:  # data of a universal function as long as it exists: for ever
     cnp.PyUFuncGenericFunction of[2]
     void* data[2]
 
@@ -54,7 +54,7 @@ OWN = MappingProxyType(with_vectors_of(product_bits()))
 
 
 def elementary_function(xp, str name):
-    """Return a function of an array library; if that is NumPy, one that calls our own where there is one."""
+    """Return a function of an array library; for NumPy, a wrapper that calls our own function where there is one."""
     theirs = getattr(xp, name)
     if xp is not np or name not in OWN:
         return theirs

@@ -27,7 +27,7 @@ cdef inline Allowance* elsewhere(Store* store) noexcept nogil:
 
 
 cdef inline void enter_allowance(Store* store, Allowance* allowance) noexcept nogil:
-    """Count what this thread allocates on `allowance` until leave_allowance; the caller owns the struct."""
+    """Charge the allocations of this thread to `allowance` until leave_allowance; the caller owns the struct."""
     allowance.thread, allowance.next, allowance.refusals, allowance.held = pthread_self(), store.elsewhere, 0, 0
     store.elsewhere = allowance
 

@@ -1,4 +1,4 @@
-"""Calls that other threads make for the loop's: what they take counts where it would have counted here.
+"""Calls made by other threads for the event loop's thread, with the same accounts and limits as calls made there.
 
 See docs/design/0022-long-kernels.md.
 """
@@ -10,7 +10,7 @@ from tagloom.kernels.memory.pool cimport Pool
 
 
 cdef class AllowedCall:
-    """A function that takes memory of a pool, on the account and within the limit of who makes this.
+    """A function that takes memory of a pool, on the account and within the limit of the AllowedCall's creator.
 
     Called in another thread it raises what the function raises; a MemoryError has ``wanted_bytes``: how many there
     should be room for before it is worth another try, None if it was not the limit that refused them.

@@ -1,4 +1,4 @@
-"""What a pool is made of: blocks of array data, the accounts they count on, and the store that has them.
+"""Structs of a pool: blocks of array data, the accounts to which they are charged, and the store that owns them.
 
 Whoever calls what is here holds the GIL, as NumPy does when it takes or frees the data of an array.
 """
@@ -24,11 +24,11 @@ cdef extern from "<stdint.h>":
     const int64_t NO_LIMIT "INT64_MAX"
 
 
-cdef struct Account:  # what one iteration of a loop takes; freed when it is closed and nothing refers to it
+cdef struct Account:  # memory of one iteration of a loop; freed when it is closed and nothing refers to it
     Account* parent  # of the iteration around its loop, NULL if none is counted; held
     int64_t live  # bytes made in the iteration that are in use
     int64_t peak  # largest `live`
-    int64_t expected  # bytes it should need at most; what is missing from `live` up to there is reserved for it
+    int64_t expected  # bytes it should need at most; the part of them that `live` does not use is reserved for it
     int64_t references  # blocks in use and open accounts that refer to it
     bint closed  # the iteration is over and nothing is reserved for it
 
@@ -38,9 +38,9 @@ cdef extern from "<pthread.h>" nogil:
         pass
 
 
-cdef struct Allowance:  # what a kernel may take that another thread than the loop's calls; in a list of its store
+cdef struct Allowance:  # memory for a kernel that another thread than the loop's calls; in a list of its store
     pthread_t thread
-    Account* account  # as those of `Store`, which are the loop's
+    Account* account  # as in `Store`, whose account is the loop thread's
     int64_t limit
     int64_t held  # bytes that the kernel has taken and not given back
     int64_t refused  # bytes that it wanted to hold when it was refused some
@@ -48,7 +48,7 @@ cdef struct Allowance:  # what a kernel may take that another thread than the lo
     Allowance* next
 
 
-cdef struct Block:  # in front of the data
+cdef struct Block:  # header directly before the data
     size_t size  # bytes asked for
     size_t capacity  # bytes of data there is room for
     Block* next  # free block of the same size class, given back before this one
@@ -60,7 +60,7 @@ cdef struct Block:  # in front of the data
     uint64_t unused  # the data begins at a multiple of 64 bytes
 
 
-cdef struct Budget:  # what counts against one limit: of a store, or of several that share it; then with references
+cdef struct Budget:  # counts against one limit: of a store, or of several that share it; then with references
     int64_t live  # bytes in use of all its stores
     int64_t peak  # largest `live`
     int64_t limit  # bytes that no allocation may take `live` beyond; NO_LIMIT for none
@@ -72,18 +72,18 @@ cdef struct Budget:  # what counts against one limit: of a store, or of several 
 
 cdef struct Store:  # freed with the handler's capsule, which every array of the pool holds
     Handler handler
-    int64_t live  # bytes of blocks in use, those handed over excepted, and of external arrays
+    int64_t live  # bytes of blocks in use, except those handed over, and of external arrays
     int64_t peak  # largest `live` since it was reset
     int64_t cached  # bytes of data in the free lists
     int64_t most_cached  # upper bound of `cached`
-    Budget* budget  # its own, or one that it shares: what is compared with the limit
+    Budget* budget  # its own, or a shared one: its `live` is compared with the limit
     Budget own  # without references
     Store* next_sharer  # in the list of `budget.stores`
-    int64_t current_limit  # of `budget.live` for who allocates now on the loop's thread: less where others come first
+    int64_t current_limit  # of `budget.live` for allocations on the loop's thread now: lower where others come first
     int64_t refused  # bytes asked for by the last allocation or external array that was refused
-    int64_t short  # what `live` would have been had it not been refused
+    int64_t short  # value of `live` if the last refused request had been granted
     int64_t steps  # how often feeds or constants were charged: about the steps that have begun
-    Account* account  # of who allocates now on the loop's thread, or NULL
+    Account* account  # of the code that allocates now on the loop's thread, or NULL
     Allowance* elsewhere  # of kernels that other threads call
     int64_t refusals  # how many were
     Block* free[NUM_CLASSES]  # owned; the newest of each size class

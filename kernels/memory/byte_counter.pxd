@@ -8,11 +8,11 @@ cdef class Charge
 
 
 cdef class ByteCounter(Pool):
-    cdef object find  # gives the Charge of an array of the library, None for anything else
+    cdef object find  # returns the Charge of an array of the library, None for any other object
 
     cdef Charge charge_of(self, object array)
 
 
 cdef class Charge:
-    cdef ByteCounter byte_counter  # whose store it counts in
-    cdef Block block  # no data is behind it: what it counts, and on which account
+    cdef ByteCounter byte_counter  # in whose store the bytes count
+    cdef Block block  # header without data: the bytes counted, and their account

@@ -10,14 +10,16 @@ class Charge:
 
     @property
     def nbytes(self) -> int:
-        """How many."""
+        """Number of bytes."""
 
 class ByteCounter(Pool):
-    """Counts the memory of a device, which others take and free; `find` gives the Charge of an array."""
+    """Counts the memory of a device that a library allocates and frees; `find` returns the Charge of an array."""
 
     def __init__(self, find: Callable[[Any], Charge | None], limit: int | None = None) -> None: ...
     def charge(self, nbytes: int, what: str = ...) -> Charge:
-        """Count so many bytes as long as what is returned lives; MemoryError if there is no room."""
+        """Count bytes on the account of the running instance as long as the returned Charge lives; MemoryError without
+        room.
+        """
 
     def refuse(self, nbytes: int) -> None:
         """Note that there was no memory for bytes that the limit would leave room for, and that count no longer."""

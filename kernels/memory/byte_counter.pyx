@@ -1,4 +1,4 @@
-"""Exact counts, and a limit, for a device whose arrays are another library's: its memory comes from elsewhere.
+"""Exact counts, and a limit, for a device whose arrays another library allocates.
 
 The library's allocator asks for a Charge before it takes memory and keeps it as long as it has that. So what its
 arrays take counts, is refused, and is booked on the accounts of iterations as what NumPy takes from a Pool is.
@@ -31,7 +31,7 @@ cdef class ByteCounter(Pool):
         self.find = find
 
     def charge(self, int64_t nbytes, str what="its memory"):
-        """Count so many bytes as long as what is returned lives, on the account of who runs.
+        """Count bytes as long as the returned Charge lives, on the account of the running instance.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ cdef class Charge:
 
     @property
     def nbytes(self):
-        """How many."""
+        """Number of bytes."""
         return self.block.size
 
     def __dealloc__(self):

@@ -15,7 +15,7 @@ class KernelContexts:
 
     def __init__(self, pool: Pool | None = None) -> None: ...
     def run(self, function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Return ``function(*args, **kwargs)``, called in a private context; what it raises goes through."""
+        """Return ``function(*args, **kwargs)``, called in a private context; exceptions pass through."""
 
 def outside(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Return ``function(*args, **kwargs)``, called in the context that the innermost `run` was called in."""

@@ -1,4 +1,4 @@
-"""Private contexts: where kernels run, so that what they set of NumPy is never set for the user's code.
+"""Private contexts of kernels, so that NumPy settings made for kernels never reach the user's code.
 
 In a private context NumPy takes array data from the device's pool and is silent about floating point. Each drain has
 one for itself: a context can be entered once only, and a user's function may run another step.
@@ -45,7 +45,7 @@ cdef class KernelContexts:
         self.idle = []
 
     def run(self, function, *args, **kwargs):
-        """Return ``function(*args, **kwargs)``, called in a private context; what it raises goes through."""
+        """Return ``function(*args, **kwargs)``, called in a private context; exceptions pass through."""
         context = self.take()
         cdef PyObject* around = enter(context)
         try:
@@ -55,11 +55,11 @@ cdef class KernelContexts:
             self.give(context)
 
     cdef object take(self):
-        """Return a private context that nobody is in, for `enter`; it goes back by `give`."""
+        """Return a private context that is not entered, for `enter`; `give` returns it to the list of idle contexts."""
         return self.idle.pop() if self.idle else self._new()
 
     cdef int give(self, object context) except -1:
-        """Keep a context that was taken for who needs one next."""
+        """Put a context from `take` back into the list of idle contexts."""
         self.idle.append(context)
         return 0
 

@@ -25,16 +25,16 @@ cdef extern from *:
 
 cdef enum:
     LARGEST_PAGE = 1 << 16  # bytes, of any system
-    SMALL = 1 << 14  # bytes up to which a block comes from the C library, which rarely gives pages back
-    LARGE = 1 << 17  # bytes from which it is worth while to give blocks back before others are taken
+    SMALL = 1 << 14  # bytes up to which a block comes from the C library, which rarely returns pages to the system
+    LARGE = 1 << 17  # bytes from which freeing blocks before taking others pays
     LARGEST_SHARED = 1 << 20  # bytes up to which a block lies in a region
     HUGE_PAGE = 1 << 21  # bytes
     REGION = 1 << 22  # bytes, and the alignment of regions
     HUGE = 1 << 22  # bytes from which memory lies in huge pages if it can
 
 
-cdef struct Region:  # blocks one behind the other, so that no page is left half empty; at its own beginning
-    size_t used  # bytes from its beginning; what is freed is not taken again
+cdef struct Region:  # consecutive blocks, so that no page is left half empty; at its own beginning
+    size_t used  # bytes from its beginning; freed bytes are not taken again
     size_t blocks  # that are not freed
     size_t unused[6]  # blocks begin at multiples of 64 bytes
 
@@ -65,7 +65,7 @@ cdef inline void* new_pages(Region** newest, size_t size) noexcept nogil:
 
 
 cdef inline void free_pages(Region** newest, void* memory, size_t size) noexcept nogil:
-    """Give memory from `new_pages` back."""
+    """Free memory from `new_pages`."""
     if size <= SMALL:
         free(memory)
     elif size > LARGEST_SHARED:
@@ -75,7 +75,7 @@ cdef inline void free_pages(Region** newest, void* memory, size_t size) noexcept
 
 
 cdef inline void leave_region(Region** newest, size_t start, size_t size) noexcept nogil:
-    """Give back the pages that only this block lay on, or the region if it was the last one there."""
+    """Unmap the pages that belonged to this block alone, or the whole region if no other block is left in it."""
     cdef Region* region = <Region*>(start // REGION * REGION)
     cdef size_t page = sysconf(_SC_PAGESIZE)
     cdef size_t first = (start + page - 1) // page * page

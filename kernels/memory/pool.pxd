@@ -10,7 +10,7 @@ cdef class SharedLimit:
 
 cdef class Pool:
     cdef Store* store  # owned by `handler`
-    cdef readonly object handler  # capsule; what NumPy asks for data
+    cdef readonly object handler  # capsule; NumPy's data-memory handler
     cdef readonly SharedLimit shared  # that it keeps with others, or None
     cdef dict external  # id of an array from elsewhere -> (charges, bytes)
     cdef bint closed

@@ -9,7 +9,7 @@ class SharedLimit:
     def __init__(self, limit: int) -> None: ...
     @property
     def limit(self) -> int:
-        """Bytes that `used_bytes` may reach."""
+        """Upper bound of `used_bytes`."""
 
     @property
     def used_bytes(self) -> int:
@@ -33,7 +33,7 @@ class Pool:
     def __init__(self, most_cached: int, limit: int | None = None) -> None: ...
     @property
     def live_bytes(self) -> int:
-        """Bytes of the arrays in use: those made here and not handed over, and external ones."""
+        """Bytes of the arrays in use: arrays made here and not handed over, and external arrays."""
 
     @property
     def peak_bytes(self) -> int:
@@ -41,15 +41,17 @@ class Pool:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes in use that count against the limit: `live_bytes`, and those of the pools that share it."""
+        """Bytes in use that count against the limit: `live_bytes`, and the live bytes of the pools that share the
+        limit.
+        """
 
     @property
     def bound(self) -> Pool | SharedLimit:
-        """What the limit is of: the SharedLimit, if several pools share one, else the pool itself."""
+        """The owner of the limit: the SharedLimit, if several pools share one, else the pool itself."""
 
     @property
     def shared(self) -> SharedLimit | None:
-        """The limit that it keeps with others, if any."""
+        """The limit shared with other pools, or None."""
 
     def share(self, shared: SharedLimit) -> None:
         """Keep a limit together with other pools, until this one is closed."""
@@ -64,13 +66,13 @@ class Pool:
 
     @property
     def refusals(self) -> int:
-        """How many arrays the limit has refused."""
+        """Number of arrays that the limit has refused."""
 
     def reset_peak(self) -> None:
-        """Let `peak_bytes` begin anew from `live_bytes`."""
+        """Reset `peak_bytes` to `live_bytes`."""
 
     def trim(self) -> None:
-        """Give all freed blocks back to the operating system."""
+        """Return all freed blocks to the operating system."""
 
     def close(self) -> None:
         """Count external arrays no longer and keep no freed blocks; arrays made here stay valid."""
@@ -82,7 +84,7 @@ class Pool:
         """Return how many bytes `charge_external` would add to the count."""
 
     def adopt(self, array: Any) -> Any:
-        """Return an array from elsewhere so that it counts until nobody uses it."""
+        """Return a view of an array from elsewhere that counts as long as it lives."""
 
     def counts(self, array: Any) -> bool:
         """Return whether an array counts here as long as it lives."""

@@ -1,4 +1,4 @@
-"""The caching allocator of a device, which NumPy takes array data from (NEP 49), with exact counts of its bytes.
+"""The caching allocator of a device, from which NumPy takes array data (NEP 49), with exact counts of its bytes.
 
 What a pool counts is what arrays asked for. Arrays from elsewhere are external: counted while a step holds them. An
 array that is handed over to the caller is no longer counted, although its block comes back here when it dies.
@@ -64,7 +64,7 @@ cdef class SharedLimit:
 
     @property
     def limit(self):
-        """Bytes that `used_bytes` may reach."""
+        """Upper bound of `used_bytes`."""
         return self.budget.limit
 
     @property
@@ -90,9 +90,9 @@ cdef class Pool:
     Parameters
     ----------
     most_cached : int
-        Most bytes of freed blocks that are kept for new arrays. When there is no room they are all given back.
+        Most bytes of freed blocks that are kept for new arrays. When there is no room they are all freed.
     limit : int, optional
-        Bytes that `live_bytes` may reach; what asks for more gets a MemoryError. None for no limit.
+        Upper bound of `used_bytes`; requests beyond it raise MemoryError. None for no limit.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ cdef class Pool:
 
     @property
     def live_bytes(self):
-        """Bytes of the arrays in use: those made here and not handed over, and external ones."""
+        """Bytes of the arrays in use: arrays made here and not handed over, and external arrays."""
         return self.store.live
 
     @property
@@ -124,12 +124,14 @@ cdef class Pool:
 
     @property
     def used_bytes(self):
-        """Bytes in use that count against the limit: `live_bytes`, and those of the pools that share it."""
+        """Bytes in use that count against the limit: `live_bytes`, and the live bytes of the pools that share the
+        limit.
+        """
         return self.store.budget.live
 
     @property
     def bound(self):
-        """What the limit is of: the SharedLimit, if several pools share one, else the pool itself."""
+        """The owner of the limit: the SharedLimit, if several pools share one, else the pool itself."""
         return self if self.shared is None else self.shared
 
     @property
@@ -160,21 +162,21 @@ cdef class Pool:
 
     @property
     def refused_bytes(self):
-        """Bytes that the last refused array asked for; what there must be room for before it is worth another try."""
+        """Bytes that the last refused array asked for; another try needs room for them."""
         return self.store.refused
 
     @property
     def refusals(self):
-        """How many arrays the limit has refused. A MemoryError that left it as it was came from elsewhere."""
+        """Number of arrays that the limit has refused. A MemoryError that does not change it came from elsewhere."""
         return self.store.refusals
 
     def reset_peak(self):
-        """Let `peak_bytes` begin anew from `live_bytes`."""
+        """Reset `peak_bytes` to `live_bytes`."""
         self.store.peak = self.store.live
         self.store.own.peak = self.store.own.live
 
     def trim(self):
-        """Give all freed blocks back to the operating system."""
+        """Return all freed blocks to the operating system."""
         trim_store(self.store)
 
     def close(self):
@@ -226,7 +228,7 @@ cdef class Pool:
         return sum(owners.values())
 
     def adopt(self, array):
-        """Return an array from elsewhere so that it counts until nobody uses it: as a view that says when it dies.
+        """Return a view of an array from elsewhere that counts as long as it lives.
 
         Anything that is no array, is a scalar, or counts already is returned as it is. It is never refused: the
         memory is taken already, and what a user's function returned can not be had again.
@@ -269,7 +271,7 @@ cdef class Pool:
         return made
 
     cdef bint _is_charged(self, object owner):
-        """Say whether an array counts as long as it lives: it was made here, or adopted."""
+        """Return True if an array counts as long as it lives: it was made here, or adopted."""
         cdef ArrayObject* array = <ArrayObject*><PyObject*>owner
         cdef PyObject* base = PyArray_BASE(array)
         if PyArray_HANDLER(array) == <PyObject*>self.handler and PyArray_FLAGS(array) & cnp.NPY_ARRAY_OWNDATA:
@@ -294,7 +296,7 @@ class MemoryLimitError(MemoryError):
     wanted, live, limit : int
         Bytes: of the array, of what was counted before, and of the limit.
     device : str
-        Whose memory it is.
+        Device of the memory.
     """
 
     def __init__(self, wanted, live, limit, device=""):
@@ -302,7 +304,7 @@ class MemoryLimitError(MemoryError):
         self.wanted, self.live, self.limit, self.device = wanted, live, limit, device
 
 
-@cython.no_gc  # its end needs what it holds
+@cython.no_gc  # its end needs the objects that it holds
 cdef class ExternalCharge:
     """Keeps an array from elsewhere charged; made by `Pool.charge_external` and `Pool.adopt`."""
 
@@ -337,7 +339,7 @@ def needs_copy(array):
 
 
 cdef PyObject* _as_it_is(object array) noexcept:
-    """Return what may be given for an array without a copy, borrowed, or NULL."""
+    """Return the object that can be handed over for an array without a copy, borrowed, or NULL."""
     cdef PyObject* base = PyArray_BASE(<ArrayObject*><PyObject*>array)
     if base == NULL:
         return <PyObject*>array if _is_own(array) else NULL
@@ -349,7 +351,7 @@ cdef PyObject* _as_it_is(object array) noexcept:
 
 
 cdef bint _is_own(object array):
-    """Say whether an array owns its memory and may be changed."""
+    """Return True if an array owns its memory and is writeable."""
     cdef int wanted = cnp.NPY_ARRAY_OWNDATA | cnp.NPY_ARRAY_WRITEABLE
     cdef ArrayObject* found = <ArrayObject*><PyObject*>array
     return PyArray_FLAGS(found) & wanted == wanted and PyArray_BASE(found) == NULL

@@ -1,4 +1,4 @@
-"""What every save and every read of a saved value does while nothing has to move."""
+"""The bookkeeping of each save and each read of a saved value while nothing has to move."""
 
 from collections import deque
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class SavedSlots:
         prefetch_after: Callable[[Any, int], object],
     ) -> None: ...
     def is_swappable(self, value: Any) -> bool:
-        """Say whether a value is large enough to move, and count it."""
+        """Return True if a value is large enough to move, and count it."""
 
     def save(self, value: Any, series: Any, index: int) -> None:
         """Note that a slot of a series holds a value."""
@@ -36,4 +36,4 @@ class SavedSlots:
         """See whether something must leave, now that a value was saved."""
 
     def note_read(self, value: Any, series: Any, index: int) -> None:
-        """Note that a value is read which has not moved; those behind it may have."""
+        """Note the read of a value that has not moved; values saved before it may have."""

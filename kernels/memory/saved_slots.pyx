@@ -1,4 +1,4 @@
-"""What every save and every read of a saved value does while nothing has to move; the rest is ``tagloom.swap``.
+"""The bookkeeping of each save and each read of a saved value while nothing has to move; the rest is ``tagloom.swap``.
 
 See docs/design/0012-swap.md.
 """
@@ -25,29 +25,29 @@ cdef class SavedSlots:
     buffer : type
         Of arrays that may move.
     minimum : int
-        Bytes from which on one moves.
+        Bytes from which on an array may move.
     least : int
-        Bytes from which on a smaller one may, where no larger one can.
+        Bytes from which on a smaller array may move, where no larger one can.
     goal : int
-        Bytes in use beyond which something must leave.
+        Bytes in use beyond which arrays must leave.
     counts : SwapCounts
         Of the step.
     now : callable
-        Gives the time in seconds.
+        Returns the time in seconds.
     over_threshold : callable
-        Called when something must leave.
+        Called when arrays must leave.
     prefetch_after : callable
-        Called with series and index of what is read, if anything may have moved.
+        Called with series and index of each read, if an array may have moved.
 
     Attributes
     ----------
     queue, small : collections.deque
-        Of (weakref to Series, index, seconds), and of weakrefs to what took the place of an array: of the large ones,
+        Of (weakref to Series, index, seconds), and of weakrefs to the holders of arrays: of the large arrays,
         and of the smaller ones.
     leaving : int
         Bytes that are in use but on their way out.
     has_moved : bool
-        Whether anything may have moved.
+        True if an array may have moved.
     """
 
     cdef Pool pool
@@ -65,7 +65,7 @@ cdef class SavedSlots:
         self.queue, self.small, self.most = deque(), deque(), FEW
 
     cpdef bint is_swappable(self, value) except -1:
-        """Say whether a value is large enough to move, and count it."""
+        """Return True if a value is large enough to move, and count it."""
         return self._notes_of(value, self.minimum) is not None
 
     cdef object _notes_of(self, value, int64_t least):
@@ -93,7 +93,7 @@ cdef class SavedSlots:
             kept = [each for each in notes if self._is_of_use(each)]
             notes.clear()
             notes.extend(kept)
-            self.most += 2 * len(kept)  # twice what is left, so that sweeps cost little in all
+            self.most += 2 * len(kept)  # twice the number left, so that sweeps cost little in all
 
     cdef bint _is_of_use(self, each) except -1:
         if not isinstance(each, tuple):
@@ -113,7 +113,7 @@ cdef class SavedSlots:
             self.over_threshold()
 
     def note_read(self, value, series, int64_t index):
-        """Note that a value is read which has not moved; those behind it may have."""
+        """Note the read of a value that has not moved; values saved before it may have."""
         if type(value) is self.buffer:
             charge_reader(self.pool, value)
             if self.has_moved:

@@ -7,7 +7,7 @@ cdef extern from *:
 
 cdef enum:
     SMALL_CLASSES = 8  # classes of small blocks: multiples of 64 bytes
-    NUM_CLASSES = 168  # behind them each power of two has four
+    NUM_CLASSES = 168  # after the small classes, four for each power of two
     LARGEST_BIT = 48  # larger sizes are refused
 
 

@@ -1,4 +1,4 @@
-"""Blocks of array data, kept when freed: what NumPy's data-memory handler hands out (NEP 49)."""
+"""Blocks of array data, kept when freed, for NumPy's data-memory handler (NEP 49)."""
 
 from cpython.object cimport PyObject
 

@@ -1,7 +1,7 @@
-"""Blocks of array data: taken from free lists, given back to them, and to the operating system when there are too many.
+"""Blocks of array data: taken from free lists and returned there, or to the operating system when there are too many.
 
 A freed block goes to the free list of its size class and is taken from there next time: no search, no page faults.
-With a limit, what would take the count of bytes beyond it is refused before anything is done.
+With a limit, a request that would take the count of bytes beyond it is refused before anything is done.
 
 See docs/design/0008-memory.md.
 """
@@ -33,7 +33,7 @@ cdef extern from *:
     #define ASAN_UNPOISON_MEMORY_REGION(start, size) ((void)0)
     #endif
     """
-    const size_t REDZONE  # bytes behind each block that nobody may touch, in a build with AddressSanitizer
+    const size_t REDZONE  # bytes after each block that nobody may touch, in a build with AddressSanitizer
     void poison "ASAN_POISON_MEMORY_REGION"(void*, size_t) nogil
     void unpoison "ASAN_UNPOISON_MEMORY_REGION"(void*, size_t) nogil
 
@@ -77,7 +77,7 @@ cdef object new_handler(Store** store):
 
 
 cdef Store* store_of(PyObject* handler) noexcept:
-    """Return the store behind a data-memory handler, NULL if it is none of ours."""
+    """Return the store of a data-memory handler, NULL if the handler is no pool's."""
     cdef Handler* found = NULL
     if handler != NULL:
         found = <Handler*>PyCapsule_GetPointer(<object>handler, "mem_handler")
@@ -151,7 +151,7 @@ cdef Block* _new_block(Store* store, uint32_t size_class) noexcept nogil:
     if capacity >= LARGE or store.budget.limit != NO_LIMIT:
         _make_room(store, capacity)
     block = <Block*>new_pages(&store.region, _bytes_of(capacity))
-    if block == NULL:  # the system has none: free blocks of other size classes may be what it lacks
+    if block == NULL:  # the system has none: free blocks of other size classes may hold the memory
         trim_store(store)
         block = <Block*>new_pages(&store.region, _bytes_of(capacity))
     if block != NULL:
@@ -166,21 +166,21 @@ cdef inline size_t _bytes_of(size_t capacity) noexcept nogil:
 
 
 cdef inline void _resize_block(Block* block, size_t size) noexcept nogil:
-    """Note how many bytes of a block's data are in use; AddressSanitizer sees whoever touches those behind them."""
+    """Note how many bytes of a block's data are in use; AddressSanitizer reports accesses to the bytes after them."""
     block.size = size
     unpoison(block + 1, size)
     poison(<char*>(block + 1) + size, block.capacity + REDZONE - size)
 
 
 cdef inline void _free_block(Store* store, Block* block) noexcept nogil:
-    """Give the memory of a block back to the operating system."""
+    """Return the memory of a block to the operating system."""
     unpoison(block + 1, block.capacity + REDZONE)
     free_pages(&store.region, block, _bytes_of(block.capacity))
 
 
 cdef void _make_room(Store* store, int64_t size) noexcept nogil:
-    """Give back free blocks that would make the process grow well beyond the bytes ever in use, or beyond the limit."""
-    # A quarter beyond the limit, for blocks are larger than what they hold. With less, a step that nearly fills its
+    """Free blocks that would make the process grow well beyond the bytes ever in use, or beyond the limit."""
+    # A quarter beyond the limit, for blocks are larger than the arrays in them. With less, a step that nearly fills its
     # limit would map its largest blocks anew each time.
     cdef Budget* budget = store.budget
     cdef int64_t most = budget.limit + min(budget.limit // 4, NO_LIMIT - budget.limit)
@@ -190,7 +190,7 @@ cdef void _make_room(Store* store, int64_t size) noexcept nogil:
 
 
 cdef void _make_others_give(Store* store, int64_t size, int64_t most) noexcept nogil:
-    """Let the stores that share a limit give back free blocks, so that those of all of them are within it, too."""
+    """Make the stores that share a limit free blocks, so that the blocks of all of them are within it, too."""
     cdef Store* each = store.budget.stores
     cdef int64_t excess = store.budget.live + size - most
     cdef int64_t cached
@@ -207,7 +207,7 @@ cdef void _make_others_give(Store* store, int64_t size, int64_t most) noexcept n
 
 
 cdef void _evict(Store* store, int64_t excess) noexcept nogil:
-    """Give so many bytes of free blocks back to the system, large ones first: they cost the least."""
+    """Return `excess` bytes of free blocks to the system, large ones first, because they cost the least."""
     cdef uint32_t size_class = NUM_CLASSES
     if excess > 0:
         excess -= _evict_forgotten(store, excess)
@@ -218,9 +218,10 @@ cdef void _evict(Store* store, int64_t excess) noexcept nogil:
 
 
 cdef int64_t _evict_forgotten(Store* store, int64_t excess) noexcept nogil:
-    """Give back what no step has taken for a while; return the bytes.
+    """Free the blocks that no step has taken for a while; return their bytes.
 
-    Else blocks of a plan that runs no more would stay, and the largest of the one that does be mapped in each step.
+    Else blocks of a plan that no longer runs would stay, and the largest blocks of the running plan would be mapped in
+    each step.
     """
     cdef int64_t freed = 0
     cdef Block* block
@@ -234,7 +235,7 @@ cdef int64_t _evict_forgotten(Store* store, int64_t excess) noexcept nogil:
 
 
 cdef size_t _give_back(Store* store, Block* block) noexcept nogil:
-    """Give a free block back to the system; return how many bytes of data there was room for."""
+    """Return a free block to the system; return the bytes of its capacity."""
     cdef size_t capacity = block.capacity
     _unlink(store, block)
     _free_block(store, block)
@@ -311,7 +312,7 @@ cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:
 
 
 cdef bint _recount(Store* store, Block* block, size_t size) noexcept nogil:
-    """Let a block have another size, if the limit allows it."""
+    """Change the counted size of a block, if the limit allows it."""
     cdef int64_t more = <int64_t>size - <int64_t>block.size
     if not block.handed_over:
         if more > 0 and refuses(store, more):
@@ -323,7 +324,7 @@ cdef bint _recount(Store* store, Block* block, size_t size) noexcept nogil:
 
 
 cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
-    """Take a block back; what NumPy says of its size is not always so."""
+    """Free a block for NumPy, whose `size` is not always right."""
     cdef Store* store = <Store*>ctx
     cdef Block* block = <Block*>data - 1
     if TAGLOOM_DEBUG and not PyGILState_Check():
@@ -343,7 +344,7 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
 
 
 cdef void join_budget(Store* store, Budget* budget) noexcept nogil:
-    """Let what a store has count against a limit that it shares from now on, beside its own counts."""
+    """Count the bytes of a store against a shared limit from now on, beside its own counts."""
     leave_budget(store)
     budget.references += 1
     budget.live += store.live
@@ -354,7 +355,7 @@ cdef void join_budget(Store* store, Budget* budget) noexcept nogil:
 
 
 cdef void leave_budget(Store* store) noexcept nogil:
-    """Let what a store has count no longer against a limit that it shares, but against one of its own that is as high."""
+    """Count the bytes of a store no longer against a shared limit, but against one of its own that is as high."""
     cdef Budget* budget = store.budget
     cdef Store** place = &budget.stores
     if budget == &store.own:
@@ -377,5 +378,5 @@ cdef void release_budget(Budget* budget) noexcept nogil:
 
 
 cdef void trim_store(Store* store) noexcept nogil:
-    """Give all free blocks back to the operating system."""
+    """Return all free blocks to the operating system."""
     _evict(store, store.cached)

@@ -10,7 +10,7 @@ class SwappableArray:
     def __init__(self, array: Any) -> None: ...
     @property
     def nbytes(self) -> int:
-        """Bytes of the device's memory that it takes now."""
+        """Bytes of the device's memory that the array takes now."""
 
     def now(self) -> Any:
         """Return the array, read at once from wherever it is."""

@@ -19,7 +19,7 @@ cdef class SwappableArray:
 
     @property
     def nbytes(self):
-        """Bytes of the device's memory that it takes now."""
+        """Bytes of the device's memory that the array takes now."""
         return 0 if self.array is None else self.array.nbytes
 
     def now(self):

@@ -1,4 +1,4 @@
-"""What the swapping of saved values asks of a device's memory."""
+"""Access of swapping to a device's memory."""
 
 from tagloom.kernels.memory.pool cimport Pool
 

@@ -1,4 +1,4 @@
-"""What swapping asks of a device's memory: room that is reserved for nobody, and arrays that have one owner.
+"""Access of swapping to a device's memory: unreserved room, and arrays with one owner.
 
 See docs/design/0012-swap.md.
 """
@@ -31,7 +31,7 @@ cnp.import_array()
 
 
 def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
-    """Return a new array that no iteration is charged for, None if it would take what is reserved for some.
+    """Return a new array that is charged to no iteration, None if only memory reserved for iterations is left.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
         size *= length
     if size > store.budget.limit - store.budget.reserved - store.budget.live:
         return None
-    # The caller may be an instance that runs, on the account of its iteration and within what that leaves for others.
+    # The caller may be an instance that runs, on the account of its iteration and within its limit.
     # A value that is brought back ahead of its read belongs to no iteration yet: `charge_reader` charges the one that
     # reads it.
     store.account, store.current_limit = NULL, store.budget.limit
@@ -69,7 +69,7 @@ cpdef charge_reader(Pool pool, array):
     """Move a saved array to the account of the iteration that reads it, as if that iteration had brought it back.
 
     The memory gate lets iterations begin by what earlier ones took. A backward iteration that finds its saved values
-    still in memory takes nothing to read them; without this charge it would seem to need less than those behind it,
+    still in memory takes nothing to read them; without this charge it would seem to need less than later ones,
     whose values have left and come back on their accounts, and the gate would let too many begin.
 
     Parameters
@@ -94,7 +94,8 @@ cpdef charge_reader(Pool pool, array):
 
 
 cdef Block* _block_of(Pool pool, object array):
-    """Return what counts an array's memory in a pool, NULL if it is from elsewhere, or of something larger."""
+    """Return the Block that counts an array's memory in a pool, NULL if it is from elsewhere, or of something larger.
+    """
     cdef ArrayObject* found = <ArrayObject*><PyObject*>array
     cdef Charge charge
     if isinstance(pool, ByteCounter):
@@ -106,7 +107,7 @@ cdef Block* _block_of(Pool pool, object array):
 
 
 def is_sole_owner(Pool pool, SwappableArray holder):
-    """Say whether a pool gets all bytes of an array back when the one who holds it lets go of it.
+    """Return True if a pool gets all bytes of an array back when its holder drops it.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ def is_sole_owner(Pool pool, SwappableArray holder):
 
 
 cdef bint _frees_charge(ByteCounter byte_counter, SwappableArray holder):
-    """Say the same of an array of another library, whose views have what they are views of as their `base`."""
+    """Return the same for an array of another library, whose views have the viewed array as their `base`."""
     cdef PyObject* found = <PyObject*>holder.array
     cdef object size = holder.array.nbytes
     cdef PyObject* base = _base_of(found)
@@ -144,6 +145,6 @@ cdef bint _frees_charge(ByteCounter byte_counter, SwappableArray holder):
 
 
 cdef PyObject* _base_of(PyObject* array) except? NULL:
-    """Return what an array is a view of, borrowed from it; NULL for nothing."""
+    """Return the array of which another is a view, borrowed from it; NULL for no view."""
     base = (<object>array).base
     return NULL if base is None else <PyObject*>base
