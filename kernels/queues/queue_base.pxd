@@ -1,4 +1,4 @@
-"""What a queue does with those who put elements in and take some out."""
+"""Putters and takers of a queue, and how they are served."""
 
 from libc.stdint cimport int64_t
 
@@ -54,15 +54,15 @@ cdef class QueueBase:
     cdef readonly Py_ssize_t capacity
     cdef readonly int64_t capacity_bytes
     cdef bint gathers
-    # What kernels in C go by (`settle`):
-    cdef public bint may_put  # it is open, and nobody waits to put
-    cdef public bint may_take  # nobody waits to take
-    cdef public bint takers_wait  # somebody waits to take who was not woken: `serve` what is put
-    cdef public bint putters_wait  # somebody waits to put who was not woken: `serve` where something is taken
+    # Conditions for kernels in C, set by `settle`:
+    cdef public bint may_put  # it is open, and no putter waits
+    cdef public bint may_take  # no taker waits
+    cdef public bint takers_wait  # a taker waits that was not woken: `serve` after each put
+    cdef public bint putters_wait  # a putter waits that was not woken: `serve` after each take
     cdef Py_ssize_t left  # elements that may still be moved in this turn of the event loop
     cdef object later  # the next turn of a batch that is moved in pieces
-    cdef int64_t takes  # how many have taken something
-    cdef int64_t oldest  # the first of them that may give it back
+    cdef int64_t takes  # number of takes so far
+    cdef int64_t oldest  # the first take that may still be put back
 
     cpdef serve(self)
     cpdef settle(self)

@@ -1,4 +1,4 @@
-"""What a queue does with those who put elements in and take some out.
+"""Putters and takers of a queue, and how they are served.
 
 An element enters or leaves when the instance that puts or takes it goes on, not when it is woken, so a wait that is
 cancelled loses and doubles nothing (rule 129). Only a batch that does not fit at once is moved piece by piece when it
@@ -15,12 +15,13 @@ from .queue_lines import Attempt, Line
 from .queue_rings import Ring
 
 def kept(components: Sequence[Any], pool: Pool | None = None) -> tuple[Any, ...]:
-    """Return components that nobody writes to, and that are no parts of larger arrays: copies of those that may be."""
+    """Return components that nobody writes to and that are not parts of larger arrays, with copies where needed."""
 
 def is_kept(value: Any, pool: Pool | None) -> bool:
-    """Say whether nobody writes to a value as long as a queue holds it.
+    """Return True if nobody writes to a value as long as a queue holds it.
 
-    Kernels write in place only to what nobody else holds; what is fed is the user's, who may do as he likes.
+    Kernels write in place only to arrays with one owner; arrays that were fed belong to the user, who may write to
+    them.
     """
 
 def frozen_copy(value: Any) -> Any:
@@ -36,16 +37,17 @@ class Rows:
     def __len__(self) -> int: ...
 
 class Put(Attempt):
-    """One who puts elements; the `need` that have not entered are in `elements`."""
+    """An attempt to put elements; `elements` are the `need` elements that have not entered."""
 
     elements: deque[tuple[Any, ...]] | Rows
     def __init__(self, operation: str, elements: Sequence[tuple[Any, ...]] | Rows) -> None: ...
 
 class Closing(Put):
-    """One who closes the queue behind those who put before."""
+    """An attempt to close the queue after the earlier putters."""
 
 class Take(Attempt):
-    """One who takes `count` elements, or fewer from a closed queue; all but `need` are `gathered`, as entries."""
+    """An attempt to take `count` elements, or fewer from a closed queue; all except `need` are `gathered`, as entries.
+    """
 
     count: int
     gathered: list[Any]
@@ -53,10 +55,10 @@ class Take(Attempt):
     up_to: bool
     def __init__(self, operation: str, count: int, many: bool, up_to: bool) -> None: ...
     def let_go(self) -> list[Any]:
-        """Return what is gathered, which is gathered no longer."""
+        """Return the gathered entries and reset the attempt to none."""
 
 class Taken:
-    """What one has taken: entries of the queue's order, until it has what is made of them.
+    """The entries of the queue's order taken by one attempt, until their components or batch are made.
 
     Parameters
     ----------
@@ -83,13 +85,14 @@ class Taken:
         is_long: bool = False,
     ) -> None: ...
     def result(self) -> tuple[Any, ...]:
-        """Return what was taken; if it can not be made it goes back."""
+        """Return the components, or the batch; if making them fails, the entries go back."""
 
     def give_back(self) -> None:
-        """Put what was taken to where it was, in order: who took it has not got it. Once is enough."""
+        """Put the entries back in their places, in order, because the taker has not got them; later calls do nothing.
+        """
 
 class QueueBase:
-    """What waits at a queue, and is served; what a queue is besides is in a subclass, which has the errors.
+    """The attempts that wait at a queue, and how they are served; a subclass has the rest of the queue, and the errors.
 
     Parameters
     ----------
@@ -139,37 +142,39 @@ class QueueBase:
         self, order: Any, ring: Ring | None, capacity: int, capacity_bytes: int, gathers: bool, piece: int
     ) -> None: ...
     def closed_by(self, put: Put) -> BaseException:
-        """Return the error for who waited to put, or to close the queue, when others closed it."""
+        """Return the error for an attempt that waited to put, or to close the queue, when others closed it."""
 
     def insufficient(self, take: Take, got: int) -> BaseException:
-        """Return the error for who takes more than there will be."""
+        """Return the error for an attempt to take more elements than there will be."""
 
     def restored(self, take: Take) -> BaseException:
-        """Return the error for who was about to take what is no longer there."""
+        """Return the error for an attempt whose promised elements are no longer there."""
 
     def batch(self, entries: list[Any]) -> tuple[Any, ...]:
         """Return the elements of entries as a batch; any thread may call it."""
 
     def settle(self) -> object:
-        """Note for kernels in C whether somebody is in front of them, and whether they are to wake somebody."""
+        """Set the flags for kernels in C: whether others wait before them, and whether they must wake a waiting
+        attempt.
+        """
 
     def serve(self) -> object:
-        """Let all go on who can, those first who came first."""
+        """Wake all attempts that can go on, in the order in which they came."""
 
     def serve_now(self) -> None:
-        """Do what `serve` does, in whatever context."""
+        """Do the same as `serve`, without leaving the current context."""
 
     def free(self) -> int:
-        """Return how many elements there are that no taker was promised."""
+        """Return the number of elements that are promised to no taker."""
 
     def take_what_is_left(self, take: Take) -> None:
         """End the wait of the first taker that was not woken: with fewer elements if it takes these, or an error."""
 
     def push(self, element: tuple[Any, ...]) -> object:
-        """Put an element in that has room."""
+        """Put in an element for which there is room."""
 
     def fits(self, element: tuple[Any, ...]) -> bool:
-        """Say whether there is room for an element."""
+        """Return True if there is room for an element."""
 
     def rows_of(self, columns: Sequence[Any]) -> Rows | None:
         """Return the elements along the first axes of arrays, if they fit a ring; any thread may ask."""
@@ -177,25 +182,26 @@ class QueueBase:
     def put_later(
         self, elements: Sequence[tuple[Any, ...]] | Rows, operation: str, pool: Any = None
     ) -> AsyncResult | None:
-        """Put elements in, or return what waits until all are in."""
+        """Put elements in, or return an AsyncResult that waits until all are in."""
 
     def close_later(self, operation: str) -> AsyncResult:
-        """Close the queue behind those who wait to put."""
+        """Close the queue after the earlier putters; return an AsyncResult that waits for it."""
 
     def take_now(self) -> Taken:
         """Take the next element, which is there."""
 
     def take_later(self, operation: str, count: int, many: bool, up_to: bool) -> Taken | AsyncResult:
-        """Take elements, or return what waits until they are there."""
+        """Take elements, or return an AsyncResult that waits for them."""
 
     def back(self, entries: list[Any]) -> None:
-        """Put entries back to where they were."""
+        """Put entries back in their places."""
 
     def bring_back(self, take: Take) -> None:
-        """Put back what one has gathered that waits."""
+        """Put back the gathered elements of a waiting attempt."""
 
     def forget_gathered(self) -> None:
-        """Let nobody give back, or go on with, what was taken so far: other elements take their place."""
+        """Drop all gathered entries, and ignore later returns of entries taken so far: other elements take their place.
+        """
 
     def stop(self) -> None:
         """Move no further piece of a long batch."""

@@ -1,4 +1,4 @@
-"""What a queue does with those who put elements in and take some out.
+"""Putters and takers of a queue, and how they are served.
 
 An element enters or leaves when the instance that puts or takes it goes on, not when it is woken, so a wait that is
 cancelled loses and doubles nothing (rule 129). Only a batch that does not fit at once is moved piece by piece when it
@@ -79,7 +79,7 @@ cdef class QueueBase:
         self.putters, self.takers = Line(_nothing), Line(self.bring_back)
         self.settle()
 
-    # ---- what the subclass says
+    # ---- methods of the subclass
 
     def closed_by(self, put):
         raise NotImplementedError
@@ -101,11 +101,11 @@ cdef class QueueBase:
         self.may_take = not (self.takers_wait or self.takers.woken)
 
     cpdef serve(self):
-        # What is moved for others is not of the step that calls this, so its limit of memory refuses nothing.
+        # Elements moved for others do not belong to the caller's step, so its memory limit refuses nothing.
         outside(self.serve_now)
 
     cdef int serve_if(self, bint changed) except -1:
-        """Serve where something has changed for somebody who waits."""
+        """Serve the queue if `changed`: something has changed for an attempt that waits."""
         if changed:
             self.serve()
         else:
@@ -126,7 +126,7 @@ cdef class QueueBase:
             self.later = outside(get_running_loop().call_soon, self.serve_now)
 
     cdef bint serve_putters(self) except -1:
-        """Wake who can put; say whether something changed for those who take."""
+        """Wake the putters that can go on; return True if something changed for takers."""
         cdef Put put = self.putters.first()
         cdef bint changed = False
         while put is not None:
@@ -147,7 +147,7 @@ cdef class QueueBase:
         return changed
 
     cdef bint serve_takers(self) except -1:
-        """Wake who can take; say whether something changed for those who put."""
+        """Wake the takers that can go on; return True if something changed for putters."""
         cdef Take take = self.takers.first()
         cdef bint changed = False
         cdef Py_ssize_t free
@@ -167,7 +167,7 @@ cdef class QueueBase:
         return changed
 
     cdef int take_the_rest(self, Take take, Py_ssize_t free) except -1:
-        """Serve one who wants more than a closed queue has."""
+        """Serve a taker that wants more elements than a closed queue has."""
         cdef Py_ssize_t got = take.count - take.need + free
         if take.up_to and got > 0:
             take.count, take.need = got, free
@@ -183,7 +183,7 @@ cdef class QueueBase:
         return self.available() - self.takers.promised
 
     cdef bint gather_some(self, Take take, Py_ssize_t free) except -1:
-        """Let one gather what may be moved in this turn; say whether that is anything."""
+        """Gather the elements for a taker that may be moved in this turn; return True if there are any."""
         cdef Py_ssize_t count = max(0, min(free, take.need, self.left))
         self.gather(take, count)
         self.left -= count
@@ -222,12 +222,12 @@ cdef class QueueBase:
             if self.takers.waiting:
                 self.serve()
             return None
-        if isinstance(elements, Rows):  # what they are rows of may be written to meanwhile
+        if isinstance(elements, Rows):  # the arrays of the rows may be written to meanwhile
             (<Rows>elements).columns = kept((<Rows>elements).columns, pool)
             if self.ring is not None and put.need > self.piece:  # once, and not each time that a piece has no place
                 self.ring.reserve(self.ring.length + put.need)
         waiting = self.putters.join(put, self.go_on_putting, self.give_up_putting)
-        if first:  # else those in front wake it, who may have been woken but have not gone on
+        if first:  # else earlier putters wake it, which may have been woken but have not gone on
             self.serve_if(not 0 <= self.capacity <= len(self.order))
         return waiting
 
@@ -257,7 +257,9 @@ cdef class QueueBase:
         return 0
 
     cdef bint push_some(self, Put put) except -1:
-        """Let the elements of one enter that have room, and may be moved in this turn; say whether any did."""
+        """Put in the elements of one attempt that have room and may be moved in this turn; return True if there are
+        any.
+        """
         cdef Py_ssize_t count = 0, room
         if isinstance(put.elements, Rows):
             room = put.need if self.capacity < 0 else self.capacity - len(self.order)
@@ -289,7 +291,7 @@ cdef class QueueBase:
         return self.has_room(1, _nbytes_of(element) if self.capacity_bytes >= 0 else 0)
 
     cdef bint has_room_for(self, Put put) except -1:
-        """Say whether all that one puts has room beside what the woken ones put."""
+        """Return True if all elements of a putter have room beside the elements of the woken putters."""
         cdef int64_t size = 0
         if not put.need:
             return True  # also of a queue that has more than its capacity, as batches have gone back
@@ -338,7 +340,7 @@ cdef class QueueBase:
         return self.taken(entries, False)
 
     cdef Taken take_all(self, Take take):
-        """Take what is still missing."""
+        """Take the elements that are still missing."""
         self.gather(take, take.need)
         self.dequeued += take.count
         return self.taken(take.gathered, take.many)
@@ -353,7 +355,7 @@ cdef class QueueBase:
     def put_back(self, list entries, int64_t number):
         if number < self.oldest:
             return
-        for take in (*self.takers.woken, *islice(self.takers.waiting, 1)):  # what they have gathered may be younger
+        for take in (*self.takers.woken, *islice(self.takers.waiting, 1)):  # their entries may be younger
             self.bring_back(take)
         self.takers.count_anew()
         self.dequeued -= len(self.order.elements_of(entries))
@@ -373,7 +375,7 @@ cdef class QueueBase:
         except BaseException:
             self.serve()
             raise
-        # Those behind one who was woken were woken already, as far as there is something for them.
+        # Takers after a woken one were woken already, as far as there are elements for them.
         self.serve_if(self.putters.waiting or (self.takers.waiting and not self.takers.woken))
         return result
 

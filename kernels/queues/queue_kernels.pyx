@@ -1,4 +1,4 @@
-"""The kernels that put elements into queues, and take some out, where these have a fixed size.
+"""Kernels that put elements into queues of a fixed element size, and take some out.
 
 Here is what happens almost always: there is room, there is an element, and nobody is in front. Whatever else comes
 (waiting, waking, closing, errors) is left to ``queue_base`` and ``tagloom.ops.queues``.
@@ -153,7 +153,9 @@ cdef Native _find_put(str type, dict attrs, list inputs, list outputs, int64_t* 
 
 
 cdef Native _find_take(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the kernel of Dequeue or DequeueMany; Python's takes, and notes, what goes back if a step is cancelled."""
+    """Return the kernel of Dequeue or DequeueMany, unless takes must be noted for their return by a step that is
+    cancelled.
+    """
     if attrs["only_fetched"]:
         return NULL
     return _take if type == "Dequeue" else _take_rows

@@ -1,4 +1,4 @@
-"""Those who wait for something of a resource, in the order in which they came."""
+"""Lines of attempts that wait for a resource, in the order in which they came."""
 
 
 cdef class Attempt:

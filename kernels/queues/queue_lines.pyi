@@ -1,7 +1,8 @@
-"""Those who wait for something of a resource, in the order in which they came (rule 126).
+"""Lines of attempts that wait for a resource, in the order in which they came (rule 126).
 
-Who can go on is woken, and acts only when its own turn of the event loop comes: a wait that is cancelled between the
-two has done nothing. So a line has two parts, those who were woken and, behind them, those who were not.
+An attempt that can go on is woken, and acts only when its own turn of the event loop comes: a wait that is cancelled
+between the two has done nothing. So a line has two parts, the attempts that were woken and, after them, the attempts
+that were not.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from ..core.async_result import AsyncResult
 
 class Attempt:
-    """One who waits.
+    """An attempt that waits.
 
     Attributes
     ----------
@@ -40,18 +41,18 @@ class Line(Generic[A]):
     Parameters
     ----------
     dropped : callable
-        Called with one whose wait was cancelled, before anybody behind it is served: it gives back what it has.
+        Called with an attempt whose wait was cancelled, before later ones are served, to return its gathered elements.
     in_order : bool
-        Whether nobody goes on before the first; otherwise each waits for something of its own.
+        True if no attempt goes on before the first; otherwise each waits for a condition of its own.
 
     Attributes
     ----------
     woken : OrderedDict
-        The first ones, who can go on but have not done so yet.
+        The first attempts, which can go on but have not done so yet.
     waiting : OrderedDict
-        Those behind them.
+        The attempts after them.
     promised : int
-        What the woken ones need together.
+        Sum of the needs of the woken attempts.
     """
 
     dropped: Callable[[A], object]
@@ -64,28 +65,30 @@ class Line(Generic[A]):
     def __bool__(self) -> bool: ...
     @property
     def first_waiting(self) -> A | None:
-        """The first that was not woken; those that were cancelled leave the line."""
+        """The first attempt that was not woken; cancelled attempts leave the line."""
 
     def join(self, attempt: A, go_on: Callable[[A], Any], give_up: Callable[[A], object]) -> AsyncResult:
-        """Let an attempt wait; return what gives ``go_on(attempt)``, unless it is given up."""
+        """Add an attempt to the line; return an AsyncResult with the result of ``go_on(attempt)``, unless it is given
+        up.
+        """
 
     def look(self, attempt: A) -> AsyncResult:
-        """Let one wait that takes nothing; return what gives the result that it is ended with."""
+        """Add an attempt that takes nothing to the line; return an AsyncResult with the result passed to `end`."""
 
     def alive(self) -> list[A]:
-        """Return all that were not woken, the first first; those that were cancelled leave the line."""
+        """Return all attempts that were not woken, in order; cancelled attempts leave the line."""
 
     def wake(self, attempt: A) -> object:
-        """Let one that waits go on when its turn comes."""
+        """Wake a waiting attempt, which goes on in its own turn of the event loop."""
 
     def count_anew(self) -> None:
-        """Note what those who were woken need, as that has changed."""
+        """Recompute `promised`, because the needs of woken attempts have changed."""
 
     def end(self, attempt: A, error: BaseException | None = None, result: Any = None) -> object:
-        """Let one that waits go on, with nothing left to do but to raise `error`, if any."""
+        """End the wait of an attempt, with nothing left to do except to raise `error`, if there is one."""
 
     def leave(self, attempt: A) -> bool:
-        """Take an attempt out of the line; say whether it was woken, so that what it was promised is free."""
+        """Remove an attempt from the line; return True if it was woken, so that its promised amount is free."""
 
     def fail(self, error: Callable[[A], BaseException]) -> None:
-        """Let all raise an error: those who wait now, those who were woken when their turn comes."""
+        """Make all attempts raise an error: waiting ones now, woken ones when their turn comes."""

@@ -1,4 +1,4 @@
-"""Those who wait for something of a resource, in the order in which they came."""
+"""Lines of attempts that wait for a resource, in the order in which they came."""
 
 from asyncio import get_running_loop
 from collections import OrderedDict
@@ -97,7 +97,7 @@ cdef class Line:
 
 
 cdef class _Later:
-    """A call of a function with an attempt, whatever else is given."""
+    """A call of a function with an attempt; it ignores its own argument."""
 
     cdef object function
     cdef Attempt attempt

@@ -16,7 +16,7 @@ cdef class Ring:
     cdef readonly Py_ssize_t capacity  # most that there may be; below 0 any number
     cdef Py_ssize_t first  # place of the next element to be taken
     cdef readonly Py_ssize_t length
-    cdef readonly int64_t left  # how many elements have left, less those that were put back
+    cdef readonly int64_t left  # number of elements taken out, less the number put back
 
     cdef bint grow(self, Py_ssize_t wanted) except -1
     cdef inline char* at(self, int component, Py_ssize_t index) noexcept

@@ -27,11 +27,11 @@ class Ring:
     columns : list of numpy.ndarray
         One for each component, with a row for each place.
     places : int
-        How many elements there is memory for now.
+        Elements for which there is memory now.
     length : int
-        How many there are.
+        Number of elements.
     left : int
-        How many have left, less those that were put back.
+        Number of elements taken out, less the number put back.
     """
 
     columns: list[np.ndarray[Any, Any]]
@@ -42,7 +42,7 @@ class Ring:
     def __init__(self, dtypes: Sequence[np.dtype[Any]], shapes: Sequence[tuple[int, ...]], capacity: int) -> None: ...
     def __len__(self) -> int: ...
     def reserve(self, wanted: int) -> None:
-        """Have memory for so many elements, or as many as there may be."""
+        """Allocate memory for `wanted` elements, or for the capacity if that is less."""
 
     def push(self, element: Sequence[Any]) -> None:
         """Put an element in; there must be room."""

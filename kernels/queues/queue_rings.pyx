@@ -44,7 +44,7 @@ cdef class Ring:
         return self.data[component] + <size_t>place * self.sizes[component]
 
     cdef bint grow(self, Py_ssize_t wanted) except -1:
-        """Have memory for so many elements."""
+        """Allocate memory for `wanted` elements or more."""
         cdef Py_ssize_t places = max(wanted, 2 * self.places, FIRST_PLACES)
         cdef int k
         if self.capacity >= 0:
@@ -58,7 +58,7 @@ cdef class Ring:
         return True
 
     cdef bint fits(self, int component, const Operand* value, int batched):
-        """Say whether a value has a component's shape, behind a dimension for the elements if `batched` is 1."""
+        """Return True if a value has a component's shape, after a dimension for the elements if `batched` is 1."""
         cdef tuple shape = <tuple>self.shapes[component]
         cdef int d
         if value.rank != batched + len(shape):
@@ -90,7 +90,7 @@ cdef class Ring:
         return count
 
     def reserve(self, Py_ssize_t wanted):
-        """Have memory for so many elements, or as many as there may be."""
+        """Allocate memory for `wanted` elements, or for the capacity if that is less."""
         if self.capacity >= 0:
             wanted = min(wanted, self.capacity)
         if wanted > self.places:
