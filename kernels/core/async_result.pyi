@@ -9,14 +9,14 @@ class AsyncResult:
     Parameters
     ----------
     source : awaitable
-        What the function returned.
+        The function's return value.
     convert : callable
         Makes the kernel's outputs from the source's result, or raises OpError.
     give_up : callable, optional
         Called instead of `convert`, perhaps more than once, when the wait was cancelled: also one that had its result.
     in_order : bool
-        Whether what is waited for is given out in order: later instances of the same operation that want it of the same
-        resource could only wait behind this one, and need not begin before.
+        True if the resource serves its waiters in order: later instances of the same operation that wait for the same
+        resource could only wait after this one, and need not begin before.
     """
 
     source: Awaitable[Any]

@@ -82,12 +82,12 @@ cdef inline int do_or_leave(
         const Table* table, Work* work, Compute compute, double cost, int most_parts, Value* output) noexcept nogil:
     """Do the work of the arguments, or leave it if it takes long.
 
-    An unboxed `output` is a result that the work finds a place for by `place_of`.
+    An unboxed `output` is a result for which the work finds a place by `place_of`.
 
     Returns
     -------
     int
-        1; 0 if it was done, and found that the inputs want the Python kernel.
+        1; 0 if the work was done, and found that the inputs need the Python kernel.
     """
     leave(work, compute, cost, most_parts)
     if cost >= table.at_once:

@@ -49,12 +49,12 @@ cdef inline ArrayObject* array_in(Value value) noexcept nogil:
 
 
 cdef inline bint is_usable(ArrayObject* array) noexcept nogil:
-    """Say whether C code may read an array's elements where they lie."""
+    """Return True if C code may read an array's elements in place."""
     return PyArray_CheckExact(array) and PyArray_FLAGS(array) & cnp.NPY_ARRAY_ALIGNED and PyArray_ISNOTSWAPPED(array)
 
 
 cdef inline bint is_plain(ArrayObject* array) noexcept nogil:
-    """Say whether a loop can run straight over an array."""
+    """Return True if a loop can run straight over an array."""
     return is_usable(array) and PyArray_FLAGS(array) & cnp.NPY_ARRAY_C_CONTIGUOUS
 
 
@@ -65,7 +65,7 @@ cdef inline ArrayObject* plain_in(Value value) noexcept nogil:
 
 
 cdef inline bint same_shape(ArrayObject* a, ArrayObject* b) noexcept nogil:
-    """Say whether two arrays have the same shape."""
+    """Return True if two arrays have the same shape."""
     return PyArray_NDIM(a) == PyArray_NDIM(b) and PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(b), PyArray_NDIM(a))
 
 
@@ -79,7 +79,7 @@ cdef inline ArrayObject* new_array(
 
 
 cdef inline bint is_unshared(const Table* table, ArrayObject* array) noexcept nogil:
-    """Say whether only one token holds an array, and nobody else, and its memory may be written to."""
+    """Return True if an array has a single reference, the caller's token, and its memory may be written to."""
     cdef int wanted = cnp.NPY_ARRAY_OWNDATA | cnp.NPY_ARRAY_WRITEABLE
     if not table.reuse or Py_REFCNT(array) != 1 or PyArray_BASE(array) != NULL:
         return False
@@ -98,7 +98,7 @@ cdef inline ArrayObject* unshared(const Table* table, const Node* node, const Va
     return NULL
 
 
-cdef struct Operand:  # what a kernel reads: a plain array, or an element that came unboxed
+cdef struct Operand:  # an input of a kernel: a plain array, or an unboxed element
     char* data
     cnp.npy_intp* dims
     int rank  # at most MOST_DIMS
@@ -106,7 +106,7 @@ cdef struct Operand:  # what a kernel reads: a plain array, or an element that c
 
 
 cdef inline bint open_plain(Value* value, Operand* found) noexcept nogil:
-    """Describe the elements of a value that stays where it is; say no if they do not lie in order."""
+    """Describe the elements of a value that stays in place; return False if they do not lie in order."""
     cdef ArrayObject* array = array_in(value[0])
     found.data, found.dims, found.rank, found.size = <char*>&value.bits, NULL, 0, 1
     if array == NULL:
@@ -185,5 +185,5 @@ cdef inline void repeat(char* target, const char* element, size_t size, cnp.npy_
 
 
 cdef inline bint are_copyable(list dtypes):
-    """Say whether elements of dtypes are bytes that can be copied: numbers, bools and void."""
+    """Return True if elements of dtypes are bytes that can be copied: numbers, bools and void."""
     return all([dtype is not None and dtype.kind in "biufcV" for dtype in dtypes])

@@ -15,7 +15,7 @@ cdef list _blas_listeners = []
 
 
 cdef void* _blas_function(object functions, str name) except NULL:
-    """Return the address of a function of SciPy's BLAS, whose integers have to be those of C."""
+    """Return the address of a function of SciPy's BLAS; its integers must be those of C."""
     capsule = functions[name]
     signature = PyCapsule_GetName(capsule)
     if not signature.startswith(b"void (char *, char *, int *, int *, int *, "):

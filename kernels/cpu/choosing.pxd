@@ -1,4 +1,4 @@
-"""What computes the instances of an operation: a C kernel, an inner loop, or neither."""
+"""Choice of the code for the instances of an operation: a C kernel, an inner loop, or neither."""
 
 from tagloom.kernels.core.arena cimport Arena
 from tagloom.kernels.core.table cimport Node

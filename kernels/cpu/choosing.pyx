@@ -1,4 +1,4 @@
-"""What computes the instances of an operation: a C kernel, an inner loop, or neither."""
+"""Choice of the code for the instances of an operation: a C kernel, an inner loop, or neither."""
 
 from tagloom.kernels.core.arena cimport Arena
 from tagloom.kernels.core.table cimport Node
@@ -8,10 +8,10 @@ from tagloom.kernels.cpu.ufuncs cimport describe_loop, find_loop
 
 cdef int choose_kernel(
         Node* node, object source, list inputs, list outputs, object switches, list kept, Arena arena) except -1:
-    """Point a node at the C kernel or the inner loop of its operation for these dtypes, if there is one that may be used.
+    """Point a node at the C kernel or inner loop of its operation for the dtypes, if there is one that may be used.
 
-    `source` is the operation: its ``type``, ``attrs``, ``ufunc`` and whether it is ``stateful``. What the node needs as
-    long as it is used goes to `kept` and to the arena.
+    `source` is the operation: its ``type``, ``attrs``, ``ufunc`` and ``stateful``. Objects and memory that the node
+    needs as long as it is used go to `kept` and to the arena.
     """
     is_ufunc = source.ufunc and not source.stateful
     if switches.native and not is_ufunc:

@@ -1,4 +1,4 @@
-"""Kernels that only move elements."""
+"""Kernels that move elements without computation."""
 
 from libc.stdint cimport uint64_t
 

@@ -33,7 +33,7 @@ cdef inline int _axis(const Node* node, int rank) noexcept nogil:
 
 
 cdef inline bint _fits(ArrayObject* first, ArrayObject* array, int axis) noexcept nogil:
-    """Say whether an array has the shape of the first, except along the axis."""
+    """Return True if an array has the shape of the first, except along the axis."""
     if PyArray_NDIM(array) != PyArray_NDIM(first):
         return False
     for i in range(PyArray_NDIM(first)):
@@ -78,7 +78,9 @@ cdef int _concat(
 
 
 cdef int seen_by_concat(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil:
-    """Write what memory a concatenation, or a split, sees; return how often, or -1 if it is none, or sees more."""
+    """Describe the memory that a concatenation, or a split, accesses; return the number of regions, or -1 if the work
+    is neither, or has more regions than `most`.
+    """
     cdef Moves* moves = <Moves*>arguments
     cdef Move* move
     cdef size_t size
@@ -139,7 +141,7 @@ cdef int _split(
 
 cdef inline bint _lengths(
         const Table* table, const Node* node, ArrayObject* sizes, cnp.npy_intp total, cnp.npy_intp* lengths) noexcept nogil:
-    """Find the length of each part; say no if they do not add up, or one is to be inferred."""
+    """Find the length of each part; return False if the lengths do not add up, or one is to be inferred."""
     cdef cnp.npy_intp sum = 0
     cdef void* data
     if node.num_inputs == 1:

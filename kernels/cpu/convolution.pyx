@@ -64,7 +64,7 @@ cdef enum:
 
 
 cdef inline bint _rows_are_whole(const Convolution* c) noexcept nogil:
-    """Say whether all that a row of a window sees lies side by side."""
+    """Return True if all elements that a row of a window reads lie side by side."""
     return c.groups == 1 and c.dilation[X] == 1 or c.window[X] == 1
 
 
@@ -72,7 +72,7 @@ cdef inline int64_t _begin(int64_t whole, int part, int parts) noexcept nogil:
     return whole * part // parts
 
 
-cdef struct Room:  # what a part works in
+cdef struct Room:  # scratch memory of a part
     char* memory
     char* panel
     char* buffer
@@ -270,7 +270,7 @@ cdef void _sum_unit(
         const Convolution* c, const Unit* u, const Segments* s, int64_t group, int64_t column, int columns,
         const char* g, int64_t g_step, int64_t g_next, int64_t g_width, int64_t first, int64_t end,
         const Py_ssize_t* places) noexcept nogil:
-    """Add what a unit gives to some rows and columns of the gradient; the first begins them.
+    """Add the contribution of a unit to some rows and columns of the gradient; the first unit initialises them.
 
     A row of the gradient of the result, `g`, has `g_width` elements, of which a tile reads a strip; that of the next
     tile lies `g_next` elements further.

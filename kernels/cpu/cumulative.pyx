@@ -32,7 +32,7 @@ cdef struct Scan:  # running sums along an axis
     int number  # of the element type
     cnp.npy_intp outer  # places before the axis
     cnp.npy_intp count  # along it
-    cnp.npy_intp inner  # elements behind it
+    cnp.npy_intp inner  # elements after it
 
 
 cdef inline void _add_up(const Scan* scan, cnp.npy_intp start, cnp.npy_intp stop, element* y) noexcept nogil:

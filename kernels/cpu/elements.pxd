@@ -5,11 +5,11 @@ from libc.stdint cimport int64_t
 
 cdef class Element:
     cdef public object value  # None before the first write and after it was cleared
-    cdef public tuple shape  # of what was written; kept after the value is cleared
+    cdef public tuple shape  # of the last value written; kept after the value is cleared
     cdef public bint owned  # `value` is a sum that nobody else has seen, so that it may be added to in place
-    cdef object writer_name  # str of who wrote first, or None
+    cdef object writer_name  # str of the operation that wrote first, or None
     cdef int64_t writer_iteration
-    cdef object reader_name  # str of who read first, or None
+    cdef object reader_name  # str of the operation that read first, or None
     cdef int64_t reader_iteration
 
 
@@ -26,7 +26,7 @@ cdef struct Slot:  # an element that is a row of an array
 
 
 cdef class Rows:
-    """Elements that are rows of one array, written by one operation and read first by one. It never changes."""
+    """Elements that are rows of one array, with one writer and one first reader. A Rows object never changes."""
     cdef Slot* slots
     cdef int64_t count  # of elements
     cdef object array  # plain; None as long as nothing is written, and once all is cleared
@@ -47,7 +47,7 @@ cdef class Elements:
     cdef public bint clear_after_read
     cdef public bint closed
     cdef public object swapper  # fetches values that are elsewhere, or None; see tagloom.swap.swapper
-    cdef public bint swappable  # what is written may leave the device's memory; then there is a swapper
+    cdef public bint swappable  # values written may leave the device's memory; then there is a swapper
 
     cdef list all(self)
     cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1

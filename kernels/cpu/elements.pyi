@@ -5,7 +5,7 @@ from typing import Any, final
 
 @final
 class Element:
-    """One slot of an array; ``writer`` and ``reader`` are (operation, iteration) of who came first, or None."""
+    """A slot of an array; ``writer`` and ``reader`` are (operation, iteration) of its first write and read, or None."""
 
     value: Any
     shape: tuple[int, ...] | None
@@ -14,7 +14,7 @@ class Element:
     reader: tuple[str, int] | None
 
 class Elements:
-    """What the kernels need to know of an array."""
+    """The elements and settings of a TensorArray that the kernels use."""
 
     dtype: Any
     exact: tuple[int, ...] | None
@@ -30,18 +30,18 @@ class Elements:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of elements."""
 
     whole: Any
 
     def may_grow(self) -> bool:
-        """Say whether elements may be written behind the last one."""
+        """Return True if elements may be written after the last one."""
 
     def most_elements(self, wanted: int) -> int:
         """Return how many elements a loop that runs about `wanted` times finds, or is likely to make."""
 
     def takes(self, shape: tuple[int, ...]) -> bool:
-        """Say whether values of a shape may be written."""
+        """Return True if values of a shape may be written."""
 
     def begin_writing(self, size: int, shape: tuple[int, ...]) -> None:
         """Make room for so many elements, of which some will be written with values of a shape."""
@@ -50,7 +50,7 @@ class Elements:
         """Begin with elements to which nothing was done."""
 
     def grow(self, count: int) -> None:
-        """Make room for so many elements, if there are fewer."""
+        """Make room for `count` elements, if there are fewer."""
 
     def arrays(self) -> list[Any]:
         """Return the arrays that hold the values."""

@@ -1,9 +1,9 @@
 """The elements of a TensorArray, and the kernels that read and write one.
 
-Here is what happens almost always: a first write of the known shape, a read of what was written. Whatever else comes
-(growth, sums, zeros, errors) is left to ``tagloom.ops.state.tensor_array.storage``.
+The kernels handle the common case: a first write of the known shape, and a read of a written element. All other cases
+(growth, sums, zeros, errors) are left to ``tagloom.ops.state.tensor_array.storage``.
 
-Elements are objects once somebody looks at one of them. Before, they are the rows of the array that was unstacked, or
+Elements become objects at the first access to one. Before, they are the rows of the array that was unstacked, or
 of the block that a native loop wrote: such a loop takes and leaves all of them at once.
 """
 
@@ -34,7 +34,7 @@ cnp.import_array()
 
 @cython.no_gc  # arrays, tuples and names make no cycles
 cdef class Element:
-    """One slot of an array; ``writer`` and ``reader`` are (operation, iteration) of who came first, or None."""
+    """A slot of an array; ``writer`` and ``reader`` are (operation, iteration) of its first write and read, or None."""
 
     @property
     def writer(self):
@@ -87,7 +87,7 @@ cdef Rows new_rows(int64_t count):
 
 
 cdef class Elements:
-    """What the kernels need to know of an array."""
+    """The elements and settings of a TensorArray that the kernels use."""
 
     @property
     def elements(self):
@@ -96,7 +96,7 @@ cdef class Elements:
 
     @property
     def count(self):
-        """How many there are."""
+        """Number of elements."""
         return len(self.made) if self.rows is None else self.rows.count
 
     def begin(self, int64_t count):
@@ -104,7 +104,7 @@ cdef class Elements:
         self.made, self.rows = None, new_rows(count)
 
     def grow(self, int64_t count):
-        """Make room for so many elements, if there are fewer."""
+        """Make room for `count` elements, if there are fewer."""
         if count <= self.count:
             return
         if self.rows is not None and self.rows.shape is None and self.rows.reader is None:
@@ -142,7 +142,7 @@ cdef class Elements:
         return len(rows)
 
     cdef bint _take_rows(self, object rows, tuple shape, str name, int64_t iteration) except -1:
-        """Let the first elements be rows of an array, if nothing was done to any yet; say whether they are."""
+        """Make the first elements rows of an array, if none was accessed yet; return True if they are."""
         cdef ArrayObject* array = <ArrayObject*><PyObject*>rows
         cdef Rows made = self.rows
         cdef int64_t i
@@ -159,7 +159,7 @@ cdef class Elements:
         return True
 
     cdef bint are_rows(self, str reader) except -1:
-        """Say whether an operation may read all elements as the array whose rows they are."""
+        """Return True if an operation may read all elements as the array of which they are rows."""
         cdef Rows found = self.rows
         cdef int64_t i
         if found is None or found.array is None or self.closed or len(found.array) != found.count:
@@ -243,7 +243,7 @@ cdef tuple _shape_of(object array):
 
 
 cdef inline Elements _array_in(const Table* table, const Node* node, Value* inputs):
-    """Return the array and say no (None) if the first two inputs are not an array and an index."""
+    """Return the array, or None if the first two inputs are not an array and an index."""
     if inputs[0].form != OBJECT or inputs[1].form == OBJECT:
         return None
     array = <object><PyObject*>inputs[0].bits
@@ -252,7 +252,7 @@ cdef inline Elements _array_in(const Table* table, const Node* node, Value* inpu
 
 cdef int _read(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Read one element."""
+    """Read an element of a TensorArray."""
     cdef Elements array = _array_in(table, node, inputs)
     cdef int64_t iteration = iteration_of(&table.frames[node.frame], inputs - node.slot).number
     if array is None:

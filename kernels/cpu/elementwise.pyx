@@ -1,6 +1,6 @@
-"""Elementwise kernels that no single NumPy loop does.
+"""Elementwise kernels without a single NumPy loop for the operation.
 
-They give what the Python kernels give, bit for bit where these are one rounding after the other: sigmoid calls NumPy's
+Their results are those of the Python kernels, bit for bit where these round in the same order: sigmoid calls NumPy's
 loop for exp or our own, AddN adds from left to right.
 """
 
@@ -230,7 +230,7 @@ cdef int _add_n_double(
 
 cdef int _cast_integer(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Cast an integer to an integer: what does not fit is cut off, as by NumPy. Arrays are cast by an inner loop."""
+    """Cast an integer to an integer, cutting off high bits as NumPy does. Arrays are cast by an inner loop."""
     cdef const Type* target = output_type(table, node, 0)
     cdef int64_t number
     if inputs[0].form != SCALAR:

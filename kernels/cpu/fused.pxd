@@ -1,4 +1,4 @@
-"""Several elementwise operations as one kernel: what it leaves to be done."""
+"""Several elementwise operations as one kernel: the structs of the work that it leaves."""
 
 from numpy cimport npy_intp
 

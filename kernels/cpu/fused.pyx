@@ -1,6 +1,6 @@
 """Several elementwise operations as one kernel: NumPy's inner loops, run over blocks of rows that stay in the cache.
 
-What steps and registers are stands in `kernels/steps.py`: a table that is read when a program is compiled, and not
+Steps and registers are defined in `kernels/steps.py`: a table that is read when a program is compiled, and not
 while it runs. The steps run the loops that the operations would run one after the other, so the results are the same
 bit for bit.
 
@@ -80,7 +80,7 @@ cdef class Program:
             self.any_has_rows = self.any_has_rows or self.has_rows[i]
         self.rows, self.rank = 1, len(attrs["batch_dims"]) + 1
         for i, dim in enumerate(attrs["batch_dims"]):
-            self.batch_dims[i] = dim or 0  # what is not known comes with the inputs that have all rows
+            self.batch_dims[i] = dim or 0  # unknown dimensions come with the inputs that have all rows
             self.rows *= self.batch_dims[i]
         for at in range(self.num_registers):
             self.registers[at].result, self.registers[at].size = -1, self.itemsize
@@ -119,7 +119,7 @@ cdef dict _SHORT_LOOPS = {
 
 
 cdef bint _compile(Program program, tuple steps, dtype) except *:
-    """Translate the steps; say no if one has no inner loop for the element type."""
+    """Translate the steps; return False if one has no inner loop for the element type."""
     cdef int first = program.num_registers - program.num_steps
     cdef Step* step
     for i, (name, operands, columns) in enumerate(steps):
@@ -146,7 +146,7 @@ cdef bint _compile(Program program, tuple steps, dtype) except *:
 
 
 cdef bint _find_loop(Step* step, row, dtype) except *:
-    """Find the inner loop of a step; say no if there is none."""
+    """Find the inner loop of a step; return False if there is none."""
     cdef int number = dtype.num
     if row.ufunc is None:  # `where`, for which NumPy has no ufunc
         step.loop = find_choice(dtype.itemsize)
@@ -161,7 +161,7 @@ cdef bint _find_loop(Step* step, row, dtype) except *:
 
 
 cdef bint _bind(Program program, Value* inputs) noexcept:
-    """Point the first registers at the inputs; say no if one is not a plain array that fits."""
+    """Point the first registers at the inputs; return False if one is not a plain array that fits."""
     cdef Register* register
     cdef ArrayObject* array
     if not _find_rows(program, inputs):
@@ -203,7 +203,7 @@ cdef bint _find_rows(Program program, Value* inputs) noexcept:
 
 
 cdef bint _fits(Program program, ArrayObject* array, bint has_rows) noexcept:
-    """Say whether an array has the rows of the program (`has_rows`), or one that stands for all."""
+    """Return True if an array has the rows of the program (`has_rows`), or one row for all of them."""
     cdef int rank = PyArray_NDIM(array)
     cdef int d
     if rank > program.rank or (has_rows and rank < program.rank):
@@ -229,7 +229,7 @@ cdef cnp.npy_intp _measure(Program program) noexcept:
 
 
 cdef bint _is_flat(Program program, cnp.npy_intp width) noexcept:
-    """Say whether rows do not matter: every step takes elements at the same places of registers of one width."""
+    """Return True if rows do not matter: every step takes elements at the same places of registers of one width."""
     cdef Register* register
     cdef int i
     for i in range(program.num_registers):
@@ -252,7 +252,7 @@ cdef void _flatten(Program program) noexcept:
 
 
 cdef void _place(const Run* run, char* scratch) noexcept nogil:
-    """Have the registers that are neither input nor output lie in the scratch, and repeat rows there."""
+    """Place the registers that are neither input nor output in the scratch, and repeat rows there."""
     cdef int first = run.num_registers - run.num_steps
     cdef Register* register
     cdef int i
@@ -315,7 +315,7 @@ cdef inline void _all_rounds(const Run* run, cnp.npy_intp rows) noexcept nogil:
 
 cdef int _run(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Run the program of a node; return 0, with nothing done, if its inputs are not what it was made for."""
+    """Run the program of a node; return 0, with nothing done, if it was not made for such inputs."""
     cdef Program program = <Program><void*>node.params[0]
     cdef cnp.npy_intp widest
     cdef double cost
@@ -341,7 +341,7 @@ cdef int _run(
 
 
 cdef void _lay_out(Program program, cnp.npy_intp widest, Run* run) noexcept:
-    """Say how to run over the rows; over the elements, if rows do not matter."""
+    """Choose the loop over rows, or over elements if rows do not matter."""
     cdef bint flat = _is_flat(program, widest)
     cdef int i
     if flat:
@@ -377,7 +377,7 @@ cdef void _find_room(Run* run) noexcept:
 
 
 cdef bint _take_over(const Run* run, int number, size_t size) noexcept:
-    """Have a register lie where one of its size lies that no step reads any more, if there is such a one."""
+    """Place a register in the room of another of its size that no later step reads; return False if there is none."""
     cdef Register* other
     cdef int i
     for i in range(run.num_registers - run.num_steps, number):
@@ -439,7 +439,7 @@ cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
 
 
 cdef bint is_fused(Compute compute) noexcept nogil:
-    """Say whether a work is what a fused operation left."""
+    """Return True if a work was left by a fused operation."""
     return compute == _run_part
 
 

@@ -1,4 +1,4 @@
-"""What a fused operation left to be done, for those who do it again, perhaps elsewhere."""
+"""The work of a fused operation, described for code that repeats it, perhaps elsewhere."""
 
 from libc.stdint cimport uint64_t
 

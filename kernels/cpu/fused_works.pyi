@@ -1,4 +1,4 @@
-"""What a fused operation left to be done, for those who do it again."""
+"""The work of a fused operation, described for code that repeats it."""
 
 FUSED_LAYOUT: tuple[int, int, int, int, int, int, int]
 

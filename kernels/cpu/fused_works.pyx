@@ -1,4 +1,6 @@
-"""What a fused operation left to be done, for those who do it again: which memory it sees, and how its steps go on."""
+"""The work of a fused operation, described for code that repeats it: the memory it accesses and the layout of its
+steps.
+"""
 
 from libc.stdint cimport int64_t, uint64_t
 from numpy cimport npy_intp
@@ -16,7 +18,9 @@ cdef extern from "Python.h":
 
 
 cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil:
-    """Write what memory of others a work sees; return how often, or -1 if it is no fused operation, or sees more."""
+    """Describe the inputs and results that a work accesses; return their number, or -1 if the work is not of a fused
+    operation, or has more registers than `most`.
+    """
     cdef const Run* run = <const Run*>arguments
     cdef Register* register
     cdef size_t size
@@ -35,9 +39,10 @@ cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int mos
 
 
 cdef bytes describe_fused(Compute compute, uint64_t* arguments):
-    """Prepare a fused operation for code that does its work, and say on what that depends, as `read_fused` reads.
+    """Prepare a fused operation for code that repeats its work, and return its sizes for `read_fused`; None for other
+    works.
 
-    Of a single block, registers that are neither input nor output get their room. Nothing is said of other works.
+    If there is a single block, registers that are neither input nor output get their room.
     """
     cdef const Run* run = <const Run*>arguments
     cdef bytes described
@@ -60,13 +65,13 @@ cdef bytes describe_fused(Compute compute, uint64_t* arguments):
 
 
 def read_fused(bytes described):
-    """Return the number of rows, of those of a block, and the width of each register: less than 0 of one row for all."""
+    """Return the number of rows, the rows of a block, and the width of each register: negative for one row for all."""
     rows, block, *widths = np.frombuffer(described, np.int64).tolist()
     return rows, block, tuple(widths)
 
 
 cdef inline size_t _reach(const Run* run, const Register* register) noexcept nogil:
-    """Return the bytes of all rows of a register; of what stands for all rows, those of one."""
+    """Return the bytes of all rows of a register; of one row if it stands for all rows."""
     if register.advance:
         return run.rows * register.advance
     return max(register.width, <npy_intp>1) * register.size

@@ -1,4 +1,4 @@
-"""Parts of an array: elements by index, and what ``tensor[...]`` means."""
+"""Parts of an array: elements by index, and slices as in ``tensor[...]``."""
 
 from libc.stdint cimport uint64_t
 

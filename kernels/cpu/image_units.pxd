@@ -1,4 +1,4 @@
-"""Units of convolutions: some rows of pixels of a result, or some images, with what they see."""
+"""Units of convolutions: some rows of pixels of a result, or some images, with the pixels that they read."""
 
 cimport numpy as cnp
 from libc.stdint cimport int64_t
@@ -10,16 +10,16 @@ cdef enum:
     MOST_RANK = 3
 
 
-cdef struct Settings:  # what an operation says by its attributes; dimensions that it does not have are 1 in front
+cdef struct Settings:  # attributes of an operation; dimensions that it does not have are 1 in front
     int rank  # dimensions of an image
     bint same  # padding as TensorFlow's SAME, by the sizes
     bint biased  # whether there is a third input that is added
     bint relu
     bint summed  # whether the gradient of the result is summed as well
-    bint masked  # whether there is a last input that says what is kept
+    bint masked  # a last input selects the kept elements
     int64_t stride[MOST_RANK]
     int64_t dilation[MOST_RANK]
-    int64_t before[MOST_RANK]  # zeros in front of an image
+    int64_t before[MOST_RANK]  # zeros before the first element of an image
     int64_t after[MOST_RANK]
 
 
@@ -34,7 +34,7 @@ cdef struct Convolution:
     int64_t images
     int64_t groups
     int64_t inner  # channels of a group that are read
-    int64_t outer  # and those that there are for each on the other side
+    int64_t outer  # and the channels on the other side for each group
     int size  # bytes of an element
     int bits
     bint turned  # whether the filters are read backwards, by their inputs
@@ -43,15 +43,15 @@ cdef struct Convolution:
     const char* filters  # or the gradient of the result, where that of the filters is computed
     char* output
     const char* bias  # added to each pixel of the result; NULL for none
-    bint relu  # whether what is negative then becomes zero
+    bint relu  # negative sums become zero
     char* sums  # of each channel of the gradient of the result over all pixels, beside that of the filters; or NULL
-    const char* where  # what of the result is kept: that which has something above zero here; NULL for all
+    const char* where  # mask: elements of the result above zero here are kept; NULL for all
     # ---- made of these
     int64_t unit[MOST_RANK]  # rows of the result in a unit
     int64_t unit_images
     int64_t units
     bint lies  # whether windows are read where the images lie
-    int64_t step[MOST_RANK]  # elements between neighbours of what is read
+    int64_t step[MOST_RANK]  # elements between neighbours in the memory read
     int64_t image_step
     int64_t buffer  # bytes of a unit that is copied
 
@@ -63,11 +63,11 @@ cdef struct Unit:
     int64_t count[MOST_RANK]
     int64_t pixel  # the first of the result, among all
     int64_t pixels
-    const char* data  # what its first window begins with
+    const char* data  # begin of its first window
 
 
 cdef inline int64_t span(const Convolution* c, int d, int64_t count) noexcept nogil:
-    """Return how long what so many windows of a dimension see is."""
+    """Return the length that `count` windows cover in a dimension."""
     return (count - 1) * c.stride[d] + (c.window[d] - 1) * c.dilation[d] + 1
 
 
@@ -82,7 +82,7 @@ cdef inline int64_t num_pixels(const Convolution* c) noexcept nogil:
 
 
 cdef inline int64_t num_channels(const Convolution* c) noexcept nogil:
-    """Return how many channels lie side by side in what is read."""
+    """Return the number of channels side by side in the memory read."""
     return c.groups * (c.outer if c.by_channel else c.inner)
 
 

@@ -1,7 +1,7 @@
-"""What a convolution is like, and its units: some rows of pixels of a result, or some images, with what they see.
+"""Description of a convolution, and its units: rows of pixels of a result, or images, with the pixels that they read.
 
-What a unit sees is copied with its padding into memory that stays in the core's cache; where nothing is padded it is read
-where it lies. Units depend on sizes alone, and so no bit of a result depends on the number of parts.
+The pixels that a unit reads are copied with padding into memory that stays in the core's cache, or read in place
+without padding. Units depend on sizes alone, and so no bit of a result depends on the number of parts.
 """
 
 cimport numpy as cnp
@@ -19,7 +19,7 @@ cdef enum:
 cdef bint open_convolution(
         const Settings* settings, const cnp.npy_intp* images, const cnp.npy_intp* filters, int size,
         Convolution* c) noexcept nogil:
-    """Describe the convolution of images with filters; say no if their sizes do not fit, or there is nothing to do."""
+    """Describe the convolution of images with filters; return False if sizes do not fit, or there is nothing to do."""
     cdef int rank = settings.rank, d, at
     cdef int64_t length, total
     for d in range(rank + 2):
@@ -55,7 +55,7 @@ cdef bint open_convolution(
 
 
 cdef void turn_around(Convolution* c) noexcept nogil:
-    """Make of a convolution what gives the gradient of its images: one of the gradient of its result."""
+    """Turn the convolution into the one that computes the gradient of its images from the gradient of its result."""
     cdef int64_t swapped
     cdef int d
     for d in range(MOST_RANK):
@@ -68,7 +68,7 @@ cdef void turn_around(Convolution* c) noexcept nogil:
 
 
 cdef void lay_out(Convolution* c) noexcept nogil:
-    """Choose the units, and say how what is read of one lies in memory."""
+    """Choose the units, and the memory layout of the pixels that a unit reads."""
     cdef int64_t row, plane, image, channels = num_channels(c)
     cdef int d
     c.lies = not c.by_channel or c.outer == 1
@@ -93,13 +93,13 @@ cdef void lay_out(Convolution* c) noexcept nogil:
 
 
 cdef inline int64_t _fitting(const Convolution* c, int d, int64_t size) noexcept nogil:
-    """Return of how many windows along a dimension what is seen stays in the cache; at least one."""
+    """Return the number of windows along a dimension whose pixels stay in the cache; at least one."""
     cdef int64_t count = (IN_CACHE // size - (c.window[d] - 1) * c.dilation[d] - 1) // c.stride[d] + 1
     return max(1, min(count, c.result[d]))
 
 
 cdef Unit open_unit(const Convolution* c, int64_t number, char* buffer) noexcept nogil:
-    """Describe a unit, and copy what it sees unless that is read where it lies."""
+    """Describe a unit, and copy the pixels that it reads unless they are read in place."""
     cdef Unit u
     cdef int64_t columns = ceiling(c.result[Y], c.unit[Y])
     cdef int64_t planes = ceiling(c.result[Z], c.unit[Z])
@@ -121,7 +121,7 @@ cdef Unit open_unit(const Convolution* c, int64_t number, char* buffer) noexcept
 
 
 cdef void _copy_unit(const Convolution* c, const Unit* u, char* buffer) noexcept nogil:
-    """Copy what a unit sees, with the zeros around and between it."""
+    """Copy the pixels that a unit reads, with the zeros around and between them."""
     cdef int64_t row = c.size * c.step[Y], channels = c.groups * c.inner * c.size
     cdef int64_t image, z, y, at_z, at_y
     cdef const char* plane
@@ -141,7 +141,7 @@ cdef void _copy_unit(const Convolution* c, const Unit* u, char* buffer) noexcept
 
 
 cdef inline int64_t _source_at(const Convolution* c, int d, int64_t place) noexcept nogil:
-    """Return what element of an image is at a place of the padded one, -1 for none."""
+    """Return the index of an image's element at a place of the padded image, -1 for a zero."""
     place -= c.before[d]
     if place < 0 or place % c.spread[d]:
         return -1

@@ -23,9 +23,9 @@ cdef struct Product:
     int rows
     int columns
     int inner
-    bint adds  # to what the data holds, or to the total
+    bint adds  # to the elements of the data, or to the total
     void* data
-    const void* total  # what the data is to hold first, NULL if it does
+    const void* total  # first value of the data, NULL if the data has it
     void* more_a  # where the operands go on, NULL if they end
     void* more_b
     int more_inner
@@ -33,7 +33,7 @@ cdef struct Product:
     char* scratch  # room for a panel for each part, or NULL
 
 cdef inline bint is_small(const Product* p) noexcept nogil:
-    """Say whether there is a product, and `multiply_few` computes all of it."""
+    """Return True if there is a product, and `multiply_few` computes all of it."""
     return p != NULL and p.more_a == NULL and <int64_t>p.rows * p.columns * p.inner <= TINY
 
 

@@ -4,7 +4,7 @@ def vector_bits() -> int:
     """Return the bits of the vectors that products compute with, 0 where BLAS computes them."""
 
 def is_own_product(terms: int) -> bool:
-    """Say whether sums of so many terms are computed by vector instructions of our own, and in one piece."""
+    """Return True if sums of `terms` terms are computed by vector instructions of our own, and in one piece."""
 
 def limit_vectors(bits: int) -> int:
     """Compute with vectors of at most so many bits, for tests; return how many they have now, 0 for BLAS alone."""

@@ -1,7 +1,7 @@
 """Products of matrices: by `product.h`, by BLAS where there are no such instructions; tiny ones by plain loops too.
 
-Which of these it is depends on the sizes alone, so that a product has the same bits wherever and in however many parts it
-is computed. What is not two plain matrices of float32 or float64 goes through the Python kernel.
+The choice depends on the sizes alone, so that a product has the same bits wherever and in however many parts it
+is computed. All inputs except two plain matrices of float32 or float64 go to the Python kernel.
 
 See docs/design/0027-products.md.
 """
@@ -82,7 +82,7 @@ cdef fused real:
 
 
 cdef inline bint _as_matrix(ArrayObject* array, bint transposed, Matrix* found) noexcept nogil:
-    """Describe an operand; say no if it is not a matrix that lies in memory row by row or column by column."""
+    """Describe an operand; return False if it is not a matrix that lies in memory row by row or column by column."""
     cdef bint by_rows
     if array == NULL or not is_usable(array) or PyArray_NDIM(array) != 2:
         return False
@@ -145,14 +145,14 @@ cdef inline void _copy_total(const Product* p, int row, int rows, int column, in
 
 
 cdef inline Product _continued(const Product* p) noexcept nogil:
-    """Return the product of what the operands go on with, which is added to the data."""
+    """Return the product of the operands' continuations, which is added to the data."""
     cdef Product more = p[0]
     more.a.data, more.b.data, more.inner, more.adds, more.total = p.more_a, p.more_b, p.more_inner, True, NULL
     return more
 
 
 cdef inline bint _is_own(const Product* p) noexcept nogil:
-    """Say whether a product is computed by `product.h`."""
+    """Return True if a product is computed by `product.h`."""
     if not _bits or _is_long(p) and p.columns < FEW:
         return False
     return <int64_t>p.rows * p.columns * _terms(p) > TINY
@@ -163,12 +163,12 @@ cdef inline int64_t _terms(const Product* p) noexcept nogil:
 
 
 cdef inline bint _is_long(const Product* p) noexcept nogil:
-    """Say whether the sums of a product are cut."""
+    """Return True if the sums of a product are cut."""
     return _terms(p) > MOST_INNER
 
 
 cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept nogil:
-    """Say whether columns are packed as they are used, because they must be or because that pays."""
+    """Return True if columns are packed as they are used, because they must be or because that pays."""
     cdef int64_t step = <int64_t>p.b.columns * size
     if p.b.transposed or rows >= PLENTY and step > PANEL_BYTES:
         return True
@@ -181,7 +181,7 @@ cdef inline int64_t _piece_bytes(const Product* p, int size) noexcept nogil:
 
 
 cdef inline bint _has_many_pages(const Product* p, int size) noexcept nogil:
-    """Say whether a core can not know all pages of the second factor, of whose rows a tile reads a strip each."""
+    """Return True if a core cannot know all pages of the second factor; a tile reads a strip of each of its rows."""
     return _bits == 256 and not p.b.transposed and _piece_bytes(p, size) >= PAGES
 
 
@@ -361,10 +361,10 @@ cdef inline int _compute(const Table* table, Product* p, Work* work, real* _) ex
 cdef int multiply_columns(
         const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,
         ArrayObject* total, const void* before, Work* work) except -1 nogil:
-    """Add the product of the first `rows` rows of `a`, transposed, and of `b` to `total`, or leave that to be done.
+    """Add the product of the first `rows` rows of `a`, transposed, and of `b` to `total`, or leave the work to be done.
 
     All are plain matrices of one floating-point type, which fit. The rows go on in `more_a` and `more_b` unless these
-    are NULL. The total is what it holds, or else what `before` points to.
+    are NULL. The initial total is its own value, or that at `before` unless NULL.
     """
     cdef Product* p = <Product*>work.arguments
     p.more_a = p.more_b = p.packed = NULL
@@ -393,17 +393,17 @@ cdef int require_blas_for_sums(int columns) except -1:
 
 
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil:
-    """Return what product is left to be computed, or NULL if something else is."""
+    """Return the product that a work computes, or NULL if it is other work."""
     return <const Product*>arguments if compute == _part_float or compute == _part_double else NULL
 
 
 cdef bint are_parts_alike(Compute compute, const uint64_t* arguments) noexcept nogil:
-    """Say whether a work has the same results in whatever parts it is done: BLAS may sum in another order then."""
+    """Return True if a work has the same results for any number of parts: BLAS may add in another order."""
     return product_in(compute, arguments) == NULL or _is_own(<const Product*>arguments)
 
 
 cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil:
-    """Write what memory a product sees, which are up to four matrices; return how many, or -1 if it is none, or small."""
+    """Describe the memory of a product, two to four matrices; return their number, or -1 for small or other works."""
     cdef Product* p = <Product*>arguments
     cdef size_t size = sizeof(float) if compute == _part_float else sizeof(double)
     cdef size_t whole = size * p.rows * p.columns
@@ -414,7 +414,7 @@ cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexc
         return -1
     seen[0] = Seen(<char*>p.data, <char**>&p.data, whole, whole, True)
     if p.adds and p.total == NULL:
-        seen[0].place = NULL  # what it is added to is there
+        seen[0].place = NULL  # the product is added to its value
     seen[1] = Seen(<char*>p.a.data, <char**>&p.a.data, a_size, a_size, False)
     if p.packed == NULL:
         seen[count] = Seen(<char*>p.b.data, <char**>&p.b.data, b_size, b_size, False)
@@ -469,7 +469,7 @@ cpdef int vector_bits() noexcept nogil:
 
 
 def is_own_product(int64_t terms):
-    """Say whether sums of so many terms are computed by vector instructions of our own, and in one piece."""
+    """Return True if sums of `terms` terms are computed by vector instructions of our own, and in one piece."""
     return _bits > 0 and terms <= MOST_INNER
 
 

@@ -1,7 +1,7 @@
 """Pooling of images whose channels are the last dimension, and its gradients.
 
-A window goes over all channels at once, place after place; rows of windows, or images where windows overlap in what they
-write, are parts.
+A window goes over all channels at once, place by place. The parts are rows of windows, or images where windows share
+elements that they write.
 """
 
 cimport numpy as cnp
@@ -45,12 +45,12 @@ cdef struct Axis:  # windows along one
 
 
 cdef struct Pool:
-    const char* source  # images, or what there is for each window
-    const int32_t* place  # of what was largest; NULL without
+    const char* source  # images, or a value for each window
+    const int32_t* place  # of the largest element; NULL without
     char* target
     int number  # of the element type
     int bits  # of vectors
-    bint adds  # whether windows overlap, or give to all their elements
+    bint adds  # windows overlap, or write to all their elements
     int mean  # whether sums are divided by the number of elements
     cnp.npy_intp batch
     cnp.npy_intp channels
@@ -64,12 +64,12 @@ cdef inline cnp.npy_intp _first(const Axis* axis, cnp.npy_intp window) noexcept 
 
 
 cdef inline cnp.npy_intp _last(const Axis* axis, cnp.npy_intp window) noexcept nogil:
-    """Return the number of the place behind the last one that has an element."""
+    """Return the end of the places of a window that have an element."""
     return min(axis.window, axis.size + axis.before - window * axis.stride)
 
 
 cdef inline bint _covers(const Axis* axis) noexcept nogil:
-    """Say whether each element is in one window, none of which overlap."""
+    """Return True if each element is in one window, and no windows overlap."""
     return axis.window == axis.stride and axis.count * axis.stride - axis.before >= axis.size
 
 
@@ -149,7 +149,7 @@ cdef inline void _sums_of_row(const Pool* pool, cnp.npy_intp line, real* _) noex
 
 cdef inline void _spread_window(
         const Pool* pool, cnp.npy_intp image, cnp.npy_intp i, cnp.npy_intp j, real* scratch) noexcept nogil:
-    """Add what there is for a window to its elements: to those of the place, or its share to all."""
+    """Add the value of a window to its elements: all of it to the largest one's place, or its share to each."""
     cdef const Axis* down = &pool.down
     cdef const Axis* right = &pool.right
     cdef cnp.npy_intp k, n, c, channels = pool.channels
@@ -232,7 +232,7 @@ cdef void _spread_part(const void* arguments, int part, int parts) noexcept nogi
 
 
 cdef inline bint _along(Axis* axis, cnp.npy_intp size, int64_t numbers, int64_t same) noexcept nogil:
-    """Lay windows along an axis, whose size and stride are in two halves of `numbers`; say no if none fits."""
+    """Lay windows along an axis, whose size and stride are in two halves of `numbers`; return False if none fits."""
     axis.size, axis.window, axis.stride, axis.before = size, numbers >> 32, <int32_t>numbers, 0
     if same:
         axis.count = (size + axis.stride - 1) // axis.stride
@@ -293,7 +293,7 @@ cdef inline bint _is_of_windows(const Pool* pool, const Operand* g) noexcept nog
 
 cdef int _spread(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Give images of a shape, the last input, what there is for each window."""
+    """Spread the value of each window to images, whose shape is the last input."""
     cdef Pool* pool = <Pool*>work.arguments
     cdef cnp.npy_intp dims[16]
     cdef Operand g, place
@@ -313,7 +313,7 @@ cdef int _spread(
 
 
 cdef bint _is_taken(dict attrs, list inputs, int64_t* params) except -1:
-    """Say whether images are of two dimensions, without gaps; write the attributes to `params`."""
+    """Return True if images have two dimensions and windows no gaps; write the attributes to `params`."""
     if inputs[0] not in (np.float32, np.float64) or attrs["channels_first"] or len(attrs["window"]) != 2:
         return False
     if attrs["rates"] != (1, 1) or attrs["padding"] not in ("SAME", "VALID"):

@@ -8,8 +8,8 @@ from tagloom.kernels.cpu.arrays cimport ArrayObject
 
 
 cdef class ProductSum:
-    cdef object total  # the sum, without what is gathered
-    cdef object before  # what the total is to be copied from before anything is added; None if it is there
+    cdef object total  # the sum, without the gathered rows
+    cdef object before  # source from which the total is copied before the first addition; None if it is there
     cdef object a  # matrices with room for the rows gathered, None until there are some
     cdef object b
     cdef int64_t rows  # gathered in both

@@ -3,14 +3,14 @@
 from typing import Any
 
 class ProductSum:
-    """A matrix to which products ``a.T @ b`` are added, at any time before it is looked at."""
+    """A matrix plus products ``a.T @ b``, some of which may not have been multiplied yet."""
 
     def __init__(self, total: Any) -> None: ...
     def add(self, a: Any, b: Any) -> None:
-        """Add ``a.T @ b`` at once."""
+        """Add ``a.T @ b`` at once, for `a` of shape (rows, m) and `b` of shape (rows, n)."""
 
     def value(self) -> Any:
-        """Return the sum."""
+        """Return the sum, after multiplying the gathered rows."""
 
     def replace(self, total: Any) -> None:
-        """Let the sum be another matrix, whatever was added."""
+        """Set the sum to a matrix; drop gathered rows."""

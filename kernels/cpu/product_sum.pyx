@@ -87,7 +87,7 @@ cdef class ProductSum:
         return PyArray_DIM(a, 1) == PyArray_DIM(total, 0) and PyArray_DIM(b, 1) == PyArray_DIM(total, 1)
 
     cdef int make_room(self, ArrayObject* a, ArrayObject* b, const Type* type) except -1:
-        """Ensure that both buffers have room for the rows of `a` and `b` behind the gathered rows."""
+        """Ensure that both buffers have room for the rows of `a` and `b` after the gathered rows."""
         cdef int64_t rows = self.rows + PyArray_DIM(a, 0)
         cdef int64_t most = most_rows(<ArrayObject*><PyObject*>self.total)
         self.a = _with_room(self.a, rows, most, a, type)
@@ -178,7 +178,7 @@ cdef struct Rows:  # the arguments of _copy_rows: one Copy for each factor
 
 
 cdef inline void _append(Copy* copy, object buffer, int64_t rows, ArrayObject* more) noexcept:
-    """Describe in `copy` how all rows of `more` are copied into `buffer`, behind its first `rows` rows."""
+    """Describe in `copy` how all rows of `more` are copied into `buffer`, after its first `rows` rows."""
     cdef char* start = <char*>PyArray_DATA(<ArrayObject*><PyObject*>buffer)
     copy.source, copy.target, copy.size = <const char*>PyArray_DATA(more), start, PyArray_NBYTES(more)
     if copy.size:

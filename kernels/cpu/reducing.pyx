@@ -1,4 +1,4 @@
-"""Reductions over axes, and what undoes them.
+"""Reductions over axes, and their inverses for gradients and broadcasts.
 
 Elements are joined by NumPy's own inner loops, which add pairwise along the last axis, as NumPy's reductions do.
 """
@@ -55,7 +55,7 @@ cdef class Reduction:
 
 
 cdef bint _find_axes(Reduction self, int rank, bint* gone) noexcept:
-    """Mark the axes that are reduced; say no if one is missing or given twice."""
+    """Mark the axes that are reduced; return False if one is missing or given twice."""
     cdef int i, axis
     for i in range(rank):
         gone[i] = self.everything
@@ -158,7 +158,9 @@ cdef void _fold_any(const Fold* given, char* target, int part, int parts) noexce
 
 
 cdef int seen_by_reduction(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil:
-    """Write what memory a reduction sees, of up to two arrays; return how many, or -1 if it is none, or of nothing."""
+    """Describe the memory that a reduction accesses, one or two arrays; return their number, or -1 if the work is no
+    reduction, or of no elements.
+    """
     cdef Fold* fold = <Fold*>arguments
     cdef size_t source = fold.size
     cdef size_t target = fold.size
@@ -178,7 +180,7 @@ cdef int seen_by_reduction(Compute compute, uint64_t* arguments, Seen* seen) noe
 
 
 cdef inline bint _adds_rows(const Fold* fold) noexcept nogil:
-    """Say whether what is joined are short rows that are added to one."""
+    """Return True if the reduction adds short rows into one row."""
     cdef const Walk* walk = &fold.walk
     cdef cnp.npy_intp size = fold.size
     cdef int last = walk.rank - 1
@@ -188,7 +190,7 @@ cdef inline bint _adds_rows(const Fold* fold) noexcept nogil:
 
 
 cdef inline void _add_rows(Fold* fold) noexcept nogil:
-    """Add rows to one, for each place of the dimensions in front of theirs."""
+    """Add rows to one row, for each place of the earlier dimensions."""
     cdef Walk outer = fold.walk
     cdef int last = outer.rank - 1
     cdef cnp.npy_intp rows = outer.dims[last - 1], step = outer.source[last - 1] // <cnp.npy_intp>fold.size
@@ -287,7 +289,7 @@ cdef bint _same(const cnp.npy_intp* a, const cnp.npy_intp* b, int rank) noexcept
 
 cdef bint _stretched(
         const cnp.npy_intp* small, int small_rank, const cnp.npy_intp* large, int rank, bint* repeated) noexcept nogil:
-    """Mark along which dimensions one shape is repeated to give the other; say no if it does not."""
+    """Mark the dimensions along which one shape is repeated to make the other; return False if it cannot be."""
     cdef int lead = rank - small_rank
     cdef int d
     if lead < 0:
@@ -308,7 +310,7 @@ cdef struct Spread:  # copies elements to all places that they are repeated at
 
 
 cdef void _spread(const void* arguments, int part, int parts) noexcept nogil:
-    """Write what lies in some places of the first dimension."""
+    """Write the elements of this part, some places of the first dimension."""
     cdef Spread spread = (<const Spread*>arguments)[0]
     cdef Walk* walk = &spread.walk
     cdef size_t size = spread.size
@@ -333,7 +335,7 @@ cdef void _spread(const void* arguments, int part, int parts) noexcept nogil:
 cdef int _give_spread(
         const Table* table, const Node* node, Operand* x, const cnp.npy_intp* dims, int rank, const bint* repeated,
         Counters* live, Value* outputs, Value* input, Work* work) except -1:
-    """Give a plain array or an element, repeated, or leave that."""
+    """Repeat a plain array or an element as output, or leave the work to be done."""
     cdef size_t size = input_type(table, node, 0).itemsize
     cdef char* made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
     cdef Spread* spread = <Spread*>work.arguments
@@ -385,7 +387,7 @@ cdef int _unreduce(
 
 
 cdef object _identity(str name, dtype):
-    """Return the element that a loop leaves as it is."""
+    """Return the identity element of a reduction's loop."""
     if name == "maximum":
         return np.array(-np.inf if dtype.kind == "f" else np.iinfo(dtype).min, dtype)
     if name == "minimum":

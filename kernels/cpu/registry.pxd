@@ -1,11 +1,11 @@
-"""Which operations have a C kernel, or an inner loop of our own."""
+"""Registry of the operations that have a C kernel, or an inner loop of our own."""
 
 from libc.stdint cimport int64_t
 
 from tagloom.kernels.core.arena cimport Arena
 from tagloom.kernels.core.table cimport Loop, Native
 
-# Operation type, its attributes, dtypes of inputs and outputs, what the kernel is to find in Node.params, objects that it
+# Operation type, its attributes, dtypes of inputs and outputs, the kernel's Node.params to write, objects that it
 # needs as long as it is used. Returns NULL where the Python kernel must do it.
 ctypedef Native (*FindNative)(str, dict, list, list, int64_t*, list) except *
 

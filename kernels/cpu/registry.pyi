@@ -1,4 +1,4 @@
-"""Which operations have a C kernel, or an inner loop of our own."""
+"""Registry of the operations that have a C kernel, or an inner loop of our own."""
 
 def registered_types() -> frozenset[str]:
     """Return the types of all operations that may have a C kernel or a loop of our own."""

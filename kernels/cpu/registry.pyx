@@ -1,8 +1,8 @@
-"""Which operations have a C kernel, or an inner loop of our own, by type.
+"""Registry of the operations that have a C kernel, or an inner loop of our own, by type.
 
-The definition block of an operation gives its meaning by a Python kernel; a C kernel computes the same where its inputs
-are the plain arrays that almost all are, and declines where they are not. The file of a kernel registers, at its end, what
-finds the kernel for the dtypes and attributes of an operation; importing this package imports all those files.
+An operation's definition block defines its meaning by a Python kernel; a C kernel computes the same where its inputs
+are plain arrays, as almost all are, and declines where they are not. The file of a kernel registers, at its end, the
+function that finds the kernel for an operation's dtypes and attributes; importing this package imports those files.
 """
 
 from libc.stdint cimport int64_t
@@ -33,11 +33,11 @@ def values_read(str type):
 
 
 cdef int register(str type, FindNative find, tuple reads=None) except -1:
-    """Have `find` asked for the C kernel of operations of a type; `reads` is what `values_read` returns for them.
+    """Register `find` for the C kernels of operations of a type; `values_read` returns `reads` for them.
 
-    Where ``Table.at_once`` is 0 and no input is unboxed but those of `reads`, a kernel for which these are known leaves
-    all that it does with elements as work, which may then be done any number of times; what it does not leave are
-    results that lie in its inputs, or that depend on shapes alone.
+    Where ``Table.at_once`` is 0 and no input is unboxed except those of `reads`, a kernel that knows these leaves
+    all computation on elements as work, which may then be done any number of times; the only results not left are
+    results that lie in its inputs, or depend on shapes alone.
     """
     cdef _Entry entry = _Entry()
     entry.find, entry.reads = find, reads
@@ -45,7 +45,7 @@ cdef int register(str type, FindNative find, tuple reads=None) except -1:
 
 
 cdef int register_loop(str type, FindLoop find) except -1:
-    """Have `find` asked for the inner loop of operations of a type."""
+    """Register `find` for the inner loops of operations of a type."""
     cdef _Entry entry = _Entry()
     entry.find_loop = find
     return _add(_loops, type, entry)
@@ -59,7 +59,7 @@ cdef int _add(dict table, str type, _Entry entry) except -1:
 
 
 cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the C kernel of an operation, or NULL; write what it takes from the attributes to `params`.
+    """Return the C kernel of an operation, or NULL; write its settings from the attributes to `params`.
 
     Objects that it needs as long as it is used are appended to `kept`.
     """

@@ -28,7 +28,7 @@ cdef enum:
 cdef inline int _give(
         const Table* table, const Node* node, Value* inputs, const Operand* x, int rank, const cnp.npy_intp* dims,
         Counters* live, Value* outputs, Work* work) except -1:
-    """Give the elements of the first input another shape, of as many elements."""
+    """Output the elements of the first input in another shape, of as many elements."""
     cdef size_t size = input_type(table, node, 0).itemsize
     if x.rank and rank:
         new_view(live, output_type(table, node, 0), array_in(inputs[0]), x.data, rank, dims, outputs)
@@ -40,7 +40,7 @@ cdef inline int _give(
 
 cdef int _reshape(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Give a plain array the shape of the second input, in which one size may be -1."""
+    """Reshape a plain array to the sizes in the second input, one of which may be -1."""
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef cnp.npy_intp known = 1
     cdef int inferred = -1
@@ -86,7 +86,9 @@ cdef int _expand(
 
 cdef int _squeeze(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Drop dimensions of size 1: those in the mask params[0] (counted from the end: params[1]), or all of them."""
+    """Drop dimensions of size 1: the dimensions of the mask params[0] (counted from the end: params[1]), or all of
+    them.
+    """
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef int rank = 0
     cdef Operand x
@@ -113,7 +115,7 @@ cdef int _squeeze(
 
 
 cdef inline bint _find_dims(Value* value, int* rank, cnp.npy_intp** dims) noexcept nogil:
-    """Find the dimensions of a value; say no if it has none, being no array of NumPy's own."""
+    """Find the dimensions of a value; return False for an array that is not of NumPy's own type."""
     cdef ArrayObject* array = array_in(value[0])
     rank[0], dims[0] = 0, NULL
     if array == NULL:
@@ -126,7 +128,7 @@ cdef inline bint _find_dims(Value* value, int* rank, cnp.npy_intp** dims) noexce
 
 cdef int _shape(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Give the dimensions as a vector of int32."""
+    """Output the dimensions as a vector of int32."""
     cdef cnp.npy_intp* dims
     cdef cnp.npy_intp length
     cdef int32_t* sizes
@@ -142,7 +144,7 @@ cdef int _shape(
 
 cdef int _count(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Give the number of elements (params[0] = 0) or of dimensions (1) as int32."""
+    """Output the number of elements (params[0] = 0) or of dimensions (1) as int32."""
     cdef cnp.npy_intp* dims
     cdef int rank
     if not _find_dims(&inputs[0], &rank, &dims):

@@ -1,4 +1,4 @@
-"""What memory a work sees, for those who want it to see other memory when it is done again."""
+"""Memory regions that a work accesses, for code that repeats the work with other memory."""
 
 
 cdef struct Seen:

@@ -1,4 +1,4 @@
-"""How far sequences are from one another."""
+"""Edit distances between sequences."""
 
 from typing import Any
 
@@ -10,4 +10,4 @@ def edit_distances(
     truths: np.ndarray[Any, Any],
     truth_ends: np.ndarray[Any, Any],
 ) -> np.ndarray[Any, Any]:
-    """Count the insertions, deletions and replacements between pairs of sequences, given one behind the other."""
+    """Count the insertions, deletions and replacements between pairs of sequences (Levenshtein, 1966)."""

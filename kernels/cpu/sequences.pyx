@@ -1,4 +1,4 @@
-"""How far sequences are from one another, without the interpreter lock however many and long they are."""
+"""Edit distances between sequences, computed without the interpreter lock."""
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
@@ -30,7 +30,7 @@ def edit_distances(
     Parameters
     ----------
     hypotheses, truths : int64 array
-        The symbols, as numbers, of all sequences one behind the other.
+        The symbols, as numbers, of all sequences, concatenated.
     ends, truth_ends : int64 array of shape [n]
         Where each sequence ends.
 

@@ -134,7 +134,7 @@ cdef struct Rows:  # that a kernel goes through
     size_t label_size  # bytes
     cnp.npy_intp count
     cnp.npy_intp width
-    int kind  # what is made of each
+    int kind  # result for each element
     int number  # of the element type
 
 

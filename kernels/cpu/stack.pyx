@@ -59,7 +59,7 @@ cdef void _copy(const void* arguments, int part, int parts) noexcept nogil:
 
 
 cdef int _join(const Table* table, list arrays, ArrayObject* whole, Work* work, Value* output) except -1:
-    """Copy plain arrays one after the other into one that has room for all, or leave that to be done."""
+    """Copy plain arrays one after the other into a whole that has room for all, or leave the work to be done."""
     cdef Pieces* pieces = <Pieces*>work.arguments
     cdef char* target = <char*>PyArray_DATA(whole)
     cdef ArrayObject* each
@@ -102,7 +102,7 @@ cdef int _stack_elements(
 cdef int _stack_rows(
         const Table* table, const Node* node, Elements array, int64_t iteration, Counters* live, Work* work,
         Value* output) except -1:
-    """Read all elements of an array, rows of one: that one, if it was made for them, or a copy."""
+    """Read all elements of an array that are rows of another: the other if it was made for them, else a copy."""
     cdef ArrayObject* found = <ArrayObject*><PyObject*>array.rows.array
     cdef ArrayObject* whole
     if <PyObject*>PyArray_DESCR(found) != output_type(table, node, 0).descr:

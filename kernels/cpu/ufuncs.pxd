@@ -21,7 +21,7 @@ cdef int run_arrays(
 
 
 cdef inline bint all_scalars(const Node* node, const Value* inputs) noexcept nogil:
-    """Say whether every input of a node is unboxed."""
+    """Return True if every input of a node is unboxed."""
     for i in range(node.num_inputs):
         if inputs[i].form != SCALAR:
             return False

@@ -1,8 +1,8 @@
 """NumPy's inner loops, and those of our own in their place, called without NumPy around them.
 
 A ufunc lists a C loop for each combination of element types that it supports natively. For those the machine
-needs neither the ufunc's argument handling nor boxed scalars: it calls the loop. What a loop can not do
-(broadcasting, strides, casts, user dtypes) goes through the ufunc itself.
+needs neither the ufunc's argument handling nor boxed scalars: it calls the loop. Cases beyond a loop
+(broadcasting, strides, casts, user dtypes) go through the ufunc itself.
 
 See docs/design/0007-a-counter-iteration.md.
 """
@@ -80,7 +80,7 @@ cdef Loop find_native_loop(str name, list numbers, void** data) except *:
 
 
 cdef int describe_loop(Node* node, str name, list inputs) except -1:
-    """Say what an inner loop takes for an element, and whether it may raise; `name` is a ufunc or an operation."""
+    """Set the cost of an inner loop per element, and whether it may raise; `name` is a ufunc or an operation."""
     wide = any([dtype.kind == "c" or dtype.num == cnp.NPY_FLOAT16 for dtype in inputs])
     integers = inputs[0].kind in "iu"
     if name in _QUICK:
@@ -94,7 +94,7 @@ cdef int describe_loop(Node* node, str name, list inputs) except -1:
 
 
 cdef bint _are_plain(list dtypes):
-    """Say whether these are native numbers or bools, for which an element needs no care."""
+    """Return True if dtypes are native numbers or bools, whose elements need no care."""
     return all([d is not None and d.kind in "biufc" and d.isnative for d in dtypes])
 
 
@@ -111,7 +111,7 @@ cdef int run_arrays(
     if PyArray_NDIM(like) == 0 and type.size != 0:
         return 0
     if node.loop_raises and PyArray_SIZE(like) * node.loop_cost >= table.at_once:
-        return 0  # the workers, who do what takes long, have no interpreter to raise in
+        return 0  # the workers, which do long work, have no interpreter to raise in
     cdef ArrayObject* reused = unshared(table, node, inputs, type)
     if reused != NULL:
         hold(live, output, object_value(<PyObject*>reused))
@@ -127,7 +127,7 @@ cdef struct Broadcast:  # operands as an inner loop walks over them, the output 
     int operands
     int rank
     cnp.npy_intp dims[MOST_DIMS]
-    cnp.npy_intp strides[MOST_INPUTS + 1][MOST_DIMS]  # bytes; 0 along what is broadcast
+    cnp.npy_intp strides[MOST_INPUTS + 1][MOST_DIMS]  # bytes; 0 along broadcast dimensions
     char* pointers[MOST_INPUTS + 1]  # NULL for a scalar
     uint64_t scalars[MOST_INPUTS]
 
@@ -154,7 +154,7 @@ cdef int _run_strided(
 
 
 cdef inline bint _broadcast(const Table* table, const Node* node, Value* inputs, Broadcast* walk) noexcept nogil:
-    """Find the common shape and the strides of the inputs; say no if there is none, or an array is odd."""
+    """Find the common shape and the strides of the inputs; return False if there is none, or an array is odd."""
     cdef ArrayObject* array
     cdef cnp.npy_intp dim
     cdef int lead, d, k
@@ -257,7 +257,7 @@ cdef struct Run:  # of an inner loop over all elements
     int operands
     char* pointers[MOST_INPUTS + 1]
     cnp.npy_intp strides[MOST_INPUTS + 1]
-    uint64_t scalars[MOST_INPUTS]  # what the pointers of scalars point to
+    uint64_t scalars[MOST_INPUTS]  # elements to which the pointers of scalars point
 
 
 cdef inline void _loop(
@@ -301,7 +301,7 @@ cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
 cdef bint loop_in(
         Compute compute, uint64_t* arguments, Loop* loop, void** data, cnp.npy_intp* count, char** pointers,
         cnp.npy_intp* strides) noexcept nogil:
-    """Say whether what is left is one call of an inner loop, and of what; scalars lie in the arguments."""
+    """Return True if a work is one call of an inner loop, and describe the call; scalars lie in the arguments."""
     cdef Run* run = <Run*>arguments
     if compute != _run_part:
         return False

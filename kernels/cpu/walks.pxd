@@ -8,8 +8,8 @@ from tagloom.kernels.cpu.arrays cimport MOST_DIMS
 cdef struct Walk:
     int rank
     npy_intp dims[MOST_DIMS]
-    npy_intp source[MOST_DIMS]  # bytes to the next element of the first operand; 0 along what is repeated
-    npy_intp target[MOST_DIMS]  # the same of the second; 0 along what is reduced
+    npy_intp source[MOST_DIMS]  # bytes to the next element of the first operand; 0 along repeated dimensions
+    npy_intp target[MOST_DIMS]  # the same of the second; 0 along reduced dimensions
 
 
 cdef inline void lay_out(
@@ -58,7 +58,8 @@ cdef inline bint _follows(npy_intp outer, npy_intp inner, npy_intp dim) noexcept
 
 
 cdef inline bint advance(Walk* walk, npy_intp* place, char** source, char** target) noexcept nogil:
-    """Go to the next place in all dimensions but the last; say no after the last one. `place` begins as zeros."""
+    """Go to the next place in all dimensions except the last; return False after the last one. `place` begins as zeros.
+    """
     cdef int d = walk.rank - 1
     while d > 0:
         d -= 1

@@ -57,7 +57,7 @@ cdef inline char* _copy_row(
 
 
 cdef inline void copy_window_part(const void* arguments, int part, int parts) noexcept nogil:
-    """Copy what lies in some places of the first dimension."""
+    """Copy the elements of this part, some places of the first dimension."""
     cdef WindowCopy copy = (<const WindowCopy*>arguments)[0]
     cdef Window* window = &copy.window
     cdef npy_intp start = window.dims[0] * part // parts
@@ -73,7 +73,7 @@ cdef inline int copy_window_to(
     cdef WindowCopy* copy = <WindowCopy*>work.arguments
     cdef npy_intp count = product(window.dims, 0, window.rank)
     copy.window, copy.itemsize, copy.target = window[0], itemsize, target
-    # Elements that are apart take a few nanoseconds each, those in rows their bytes; and so does a row.
+    # Elements that are apart take a few nanoseconds each, elements in rows a time by their bytes; and so does a row.
     cdef bint in_rows = window.strides[window.rank - 1] == <npy_intp>itemsize
     cdef double cost = 0.2 * count * itemsize if in_rows else 3.0 * count
     cost += 5.0 * product(window.dims, 0, window.rank - 1)
@@ -93,7 +93,7 @@ cdef inline void copy_element(const void* arguments, int part, int parts) noexce
 
 cdef inline int copy_element_to(
         const Table* table, const char* source, size_t size, Value* output, Work* work) noexcept nogil:
-    """Copy what is one element to a result, or leave that where all is left."""
+    """Copy an element to a result, or leave the work where all work is left."""
     cdef ElementCopy* copy = <ElementCopy*>work.arguments
     cdef char* target = NULL if output.form == SCALAR else <char*>PyArray_DATA(<ArrayObject*>output.bits)
     if table.at_once > 0:

@@ -12,8 +12,8 @@ from tagloom.kernels.memory.pool cimport Pool
 cdef class AllowedCall:
     """A function that takes memory of a pool, on the account and within the limit of the AllowedCall's creator.
 
-    Called in another thread it raises what the function raises; a MemoryError has ``wanted_bytes``: how many there
-    should be room for before it is worth another try, None if it was not the limit that refused them.
+    Called in another thread it raises the function's exception; a MemoryError has ``wanted_bytes``: the room in bytes
+    that another try needs, None if the limit was not the cause.
 
     Parameters
     ----------

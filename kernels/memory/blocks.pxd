@@ -1,6 +1,6 @@
 """Structs of a pool: blocks of array data, the accounts to which they are charged, and the store that owns them.
 
-Whoever calls what is here holds the GIL, as NumPy does when it takes or frees the data of an array.
+Callers of its functions hold the GIL, as NumPy does when it takes or frees the data of an array.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

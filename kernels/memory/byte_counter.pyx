@@ -1,7 +1,7 @@
 """Exact counts, and a limit, for a device whose arrays another library allocates.
 
-The library's allocator asks for a Charge before it takes memory and keeps it as long as it has that. So what its
-arrays take counts, is refused, and is booked on the accounts of iterations as what NumPy takes from a Pool is.
+The library's allocator asks for a Charge before it takes memory, and keeps it as long as the memory. So its
+arrays are counted, refused and charged to the accounts of iterations like NumPy's arrays in a Pool.
 
 See docs/design/0016-other-arrays.md.
 """
@@ -37,7 +37,7 @@ cdef class ByteCounter(Pool):
         ----------
         nbytes : int
         what : str
-            Whose memory it is, for the error.
+            Name of the memory, for the error.
 
         Raises
         ------

@@ -1,9 +1,9 @@
 """The caching allocator of a device, from which NumPy takes array data (NEP 49), with exact counts of its bytes.
 
-What a pool counts is what arrays asked for. Arrays from elsewhere are external: counted while a step holds them. An
+A pool counts the bytes that arrays asked for. Arrays from elsewhere are external: counted while a step holds them. An
 array that is handed over to the caller is no longer counted, although its block comes back here when it dies.
 
-With a limit a pool is a bounded memory: what would take the count beyond it is refused before anything is done. The
+With a limit a pool is a bounded memory: a request that would exceed it is refused before anything is done. The
 blocks are those of ``store``. See docs/design/0008-memory.md.
 """
 
@@ -230,8 +230,8 @@ cdef class Pool:
     def adopt(self, array):
         """Return a view of an array from elsewhere that counts as long as it lives.
 
-        Anything that is no array, is a scalar, or counts already is returned as it is. It is never refused: the
-        memory is taken already, and what a user's function returned can not be had again.
+        Objects that are no arrays, scalars, and arrays that count already are returned unchanged. No array is refused:
+        the memory is taken already, and a user's function cannot return its result again.
         """
         cdef ExternalCharge made = self._charge_external(array, False)
         if made is None:

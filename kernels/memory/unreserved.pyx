@@ -40,7 +40,7 @@ def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
     shape : tuple of int
     dtype : numpy.dtype
     empty : callable
-        That of the device's array library.
+        The function ``empty`` of the device's array library.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def is_sole_owner(Pool pool, SwappableArray holder):
     Returns
     -------
     bool
-        False for a view of something larger, and for what is from elsewhere or held by somebody else.
+        False for a view of something larger, for an array from elsewhere and for one with another owner.
     """
     if isinstance(pool, ByteCounter):
         return _frees_charge(<ByteCounter>pool, holder)

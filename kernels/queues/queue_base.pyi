@@ -2,7 +2,7 @@
 
 An element enters or leaves when the instance that puts or takes it goes on, not when it is woken, so a wait that is
 cancelled loses and doubles nothing (rule 129). Only a batch that does not fit at once is moved piece by piece when it
-is at the head (rule 126), or that would hold the event loop up; what it has gathered goes back when it is given up.
+is at the head (rule 126), or that would hold the event loop up; its gathered elements go back when it is given up.
 """
 
 from collections import deque
@@ -66,11 +66,11 @@ class Taken:
     make : callable
         ``make(entries)`` returns the components, or the batch; any thread may call it.
     put_back : callable
-        ``put_back(entries, number)`` puts them to where they were.
+        ``put_back(entries, number)`` puts them back in their places.
     number : int
-        How many took something before.
+        Number of takes before.
     is_long : bool
-        Whether making them takes long.
+        True if making them takes long.
     """
 
     entries: list[Any]
@@ -103,24 +103,24 @@ class QueueBase:
     capacity, capacity_bytes : int
         Most elements, and most bytes of them; below 0 for no bound.
     gathers : bool
-        Whether a batch that waits takes what there is.
+        True if a waiting batch gathers the elements that are there.
     piece : int
         Most elements that are moved in one turn of the event loop; longer batches take several.
 
     Attributes
     ----------
     closed : bool
-        Whether no more elements may come.
+        True if no more elements may come.
     putters, takers : Line
-        Who waits for room, and for elements.
+        Attempts that wait for room, and for elements.
     enqueued, dequeued : int
         Elements that were put in, and taken, so far.
     nbytes : int
         Of the elements, where there is a bound on them.
     may_put, may_take : bool
-        Whether nobody is in front of kernels in C that put and take, and the queue is open.
+        True if no putter, or no taker, waits, for kernels in C; `may_put` also means that the queue is open.
     takers_wait, putters_wait : bool
-        Whether somebody waits to take, or to put, who was not woken; a kernel in C then calls `serve`.
+        True if a taker, or a putter, waits that was not woken; a kernel in C then calls `serve`.
     """
 
     order: Any

@@ -1,7 +1,7 @@
 """Kernels that put elements into queues of a fixed element size, and take some out.
 
-Here is what happens almost always: there is room, there is an element, and nobody is in front. Whatever else comes
-(waiting, waking, closing, errors) is left to ``queue_base`` and ``tagloom.ops.queues``.
+The kernels handle the common case: there is room, or an element, and no other attempt waits. All other cases
+(waiting, waking, closing, errors) are left to ``queue_base`` and ``tagloom.ops.queues``.
 """
 
 cimport numpy as cnp

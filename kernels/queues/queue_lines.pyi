@@ -18,13 +18,13 @@ class Attempt:
     Attributes
     ----------
     operation : str
-        Who it is, in errors.
+        Name of the operation, for errors.
     future : asyncio.Future
-        Done as soon as it can go on; has what one gets who only looks.
+        Done as soon as it can go on; its result is for attempts of `Line.look`.
     error : BaseException or None
-        What it is to raise when it goes on, if that changed after it was woken.
+        Error to raise when it goes on, if the state changed after it was woken.
     need : int
-        How much it takes of what the line waits for.
+        Amount that it takes of the resource.
     """
 
     operation: str

@@ -39,21 +39,21 @@ cdef object call_kernel(
         Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, double nanoseconds_left):
     """Call the kernel of an instance with its inputs as arrays, or start its call in a thread.
 
-    A kernel that does nothing but compute goes to the step's threads where it should take long: what NumPy does to
-    large arrays it does without the interpreter lock. What it should take is known from what it took before for a byte
-    of its inputs and its result; of the first call that is guessed, rather too much than too little.
+    A kernel that does nothing but compute goes to the step's threads where it may take long: NumPy computes on
+    large arrays without the interpreter lock. The expected time is the time per byte that earlier calls took,
+    times the bytes of the inputs and the result; for the first call it is a guess, rather too long than too short.
 
     Parameters
     ----------
     scratch : PyObject**
         Has room for the inputs and two more.
     nanoseconds_left : double
-        What work should take at least to be left to others; negative to call all kernels here.
+        Least expected time of a call in a thread; negative to call all kernels here.
 
     Returns
     -------
     object
-        What the kernel returns, or what is to be awaited for it.
+        The kernel's result, or an awaitable for the result.
     """
     cdef Node* node = &m.table.nodes[ready.node]
     cdef int64_t size, begin

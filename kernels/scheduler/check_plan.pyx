@@ -28,7 +28,7 @@ def check(plan):
     Raises
     ------
     ValueError
-        Naming the node or frame and what is wrong with it.
+        Naming the node or frame and its fault.
     """
     _check_frames(plan)
     for i in range(len(plan.nodes)):

@@ -69,7 +69,7 @@ class MachineGroup:
 
     @property
     def swaps(self) -> list[Any]:
-        """The swappers of the machines that have one."""
+        """Swappers of the machines, except machines without one."""
 
     @property
     def done(self) -> bool:

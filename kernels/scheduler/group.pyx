@@ -149,7 +149,7 @@ cdef class MachineGroup:
         return False
 
     cdef bint _retry_parked(self) except -1:
-        """Let one machine retry parked instances if no machine has other work under way; return True if one did."""
+        """Retry a parked instance of one machine if no machine has other work under way; return True if one fits."""
         if not self.limited or self.offloaded or self.pending:
             return False
         for i in self.limited:
@@ -247,7 +247,7 @@ cdef class MachineGroup:
 
     @property
     def swaps(self):
-        """The swappers of the machines that have one."""
+        """Swappers of the machines, except machines without one."""
         return [(<StepMachine>each).swap for each in self.machines if (<StepMachine>each).swap is not None]
 
     @property

@@ -38,11 +38,11 @@ class NoRoom(MemoryError):
     wanted, live, limit : int
         Bytes: asked for, in use, allowed.
     device : str
-        Whose memory it is.
+        Device of the memory.
     allocations : list of (int, str, str or None, object)
-        What has memory: bytes, operation, instance, the user's line.
+        Holders of memory: bytes, operation, instance, the user's line.
     swaps : bool
-        Whether saved values might leave the memory.
+        True if saved values might leave the memory.
     """
 
     def __init__(self, wanted, live, limit, device, allocations, swaps):
@@ -205,9 +205,9 @@ cdef class LimitedMachine(StepMachine):
         """Return the bytes that `Budget.live` may reach while an instance runs: the limit, less the bytes kept for
         others.
 
-        Two things are for others. What their accounts reserve: but the oldest iteration of all may take even that,
-        since everything else waits for it in the end. And the need of parked instances that are older: the largest
-        only, as they are tried one after the other and each gives back what it took.
+        Two amounts are for others. The bytes that their accounts reserve: the oldest iteration may take even those,
+        because everything else waits for it in the end. And the need of parked instances that are older: the largest
+        only, as they are tried one after the other and each releases the memory it took.
         """
         cdef Store* store = self.gate.store
         cdef Iteration* it = ready.iteration

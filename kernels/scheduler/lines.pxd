@@ -1,4 +1,4 @@
-"""Lines of instances of one operation that wait for the same resource one after another."""
+"""Lines of an operation's instances that wait for the same resource in order."""
 
 from libc.stdint cimport uint64_t
 

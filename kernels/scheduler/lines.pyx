@@ -1,4 +1,4 @@
-"""Lines of instances of one operation that wait for the same resource one after another.
+"""Lines of an operation's instances that wait for the same resource in order.
 
 All iterations of a loop that takes from a queue come to its line at once, where all except the first can only wait; yet
 each costs a future, a task and three turns of the event loop. So once an instance waits for a resource that serves in

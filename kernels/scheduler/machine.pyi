@@ -1,4 +1,4 @@
-"""One execution of a plan."""
+"""Step machine: one execution of a compiled plan."""
 
 from .state import StepState
 

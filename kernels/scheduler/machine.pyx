@@ -69,7 +69,7 @@ cdef class StepMachine(StepState):
         Returns
         -------
         bool
-            False, with nothing done, if that has happened already: drain instead of waiting.
+            False, with no request made, if some is done already: drain instead of waiting.
         """
         return not self.offloaded or self.workers.arm(&self.inbox, descriptor)
 

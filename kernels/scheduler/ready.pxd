@@ -1,7 +1,7 @@
 """Queue of ready instances: a stack for those resolved at once, a ring for those that run a kernel.
 
 With a seed everything goes through the ring and leaves it in random order (rule 51). Where memory is short the ring is
-left depth first, older iterations before younger ones: who goes on with what is there lets go of it sooner.
+left depth first, older iterations before younger ones: values that are used sooner are released sooner.
 
 See docs/design/0003-step-machine.md.
 """

@@ -212,7 +212,7 @@ cdef inline void attach(Endpoint* endpoint, Machine* m, Iteration* it, uint32_t 
 
 
 cdef inline void count_waiting(ChannelTraffic* traffic) noexcept nogil:
-    """Count a message that waits."""
+    """Count a waiting message."""
     traffic.waiting += 1
     traffic.most = max(traffic.most, traffic.waiting)
 

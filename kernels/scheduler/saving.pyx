@@ -66,7 +66,7 @@ cdef object _read(Machine* m, Iteration* it, const Node* node, object swap):
     Returns
     -------
     awaitable or None
-        What gives the value instead, where it is not in the device's memory.
+        Awaitable for the value where it is not in the device's memory.
     """
     cdef Value source = it.slots[node.slot]
     cdef Series series

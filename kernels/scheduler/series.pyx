@@ -75,11 +75,11 @@ cdef class Series:
         count : int
             Of slots: the first rows.
         is_written, is_written_there : array, optional
-            Of the host's memory and of that library: for each row whether there is something in the slot.
+            Of the host's memory and of that library: for each row True if its slot was written.
         copy : numpy.ndarray, optional
-            Of the rows. If there is one slots are made of that: those that the host computes with.
+            Of the rows. If it is there, slots are made from it for computation on the host.
         call : callable, optional
-            ``call(function, *arguments)`` calls a function as the device wants it that has the rows.
+            ``call(function, *arguments)`` calls a function in the way required by the device of the rows.
         """
         self.rows_here, self.call = copy, call
         self.rows, self.num_rows, self.rows_written, self.rows_there = rows, count, is_written, is_written_there

@@ -1,7 +1,7 @@
 """State of a step: frames and queue, instances on their way outside, and the first error.
 
-An asynchronous instance is handed out by `launches` and comes back by `finish` or `fail`. How instances run is said in
-``machine``, and what needs no Python in ``primitives`` and ``delivery``.
+An asynchronous instance is handed out by `launches` and comes back by `finish` or `fail`. Instances run in
+``machine``, and those that need no Python in ``primitives`` and ``delivery``.
 
 See docs/design/0003-step-machine.md.
 """
@@ -155,7 +155,7 @@ cdef class StepState:
         Returns
         -------
         list of (int, awaitable, int, str)
-            Ticket for `finish` or `fail`, what to await, node, tag as ``node@frame/iteration``.
+            Ticket for `finish` or `fail`, awaitable, node, tag as ``node@frame/iteration``.
         """
         launched, self.launched = self.launched, []
         return launched

@@ -10,7 +10,7 @@ class WorkerThreads:
 
     @property
     def started(self) -> int:
-        """Number of threads that run."""
+        """Number of running threads."""
 
     @property
     def busy(self) -> int:
@@ -32,7 +32,7 @@ class Workers:
 
     @property
     def started(self) -> int:
-        """Number of threads that run."""
+        """Number of running threads."""
 
     @property
     def busy(self) -> int:

@@ -184,7 +184,7 @@ cdef class Workers:
     ----------
     threads : WorkerThreads
     seconds : float
-        What a kernel should take at least to be handed over.
+        Least expected time of a kernel that is handed over.
     """
 
     def __cinit__(self, WorkerThreads threads not None, double seconds):
@@ -209,7 +209,7 @@ cdef class Workers:
 
     @property
     def started(self):
-        """Number of threads that run."""
+        """Number of running threads."""
         return self.threads.started
 
     @property
@@ -323,7 +323,7 @@ cdef class Workers:
         """Return True if work of an expected time is worth handing over; the threads run then.
 
         Where nothing else of its step can go on (`is_last`) and no other step is under way, waking up a thread takes as
-        long as many a kernel. So the drain does what no two threads would share, and what it can leave unfinished.
+        long as many a kernel. So the drain does works that no two threads would share, or that it can leave unfinished.
         """
         cdef bint is_alone = is_last and self.threads.num_inboxes <= 1
         cdef bint is_lone = is_alone and (work.parts == 1 or work.arguments[UNFINISHED] != 0)
