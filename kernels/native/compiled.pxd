@@ -54,14 +54,14 @@ cdef class CompiledProgram:
     cdef bint is_cluster  # it has no loops
     cdef bint keeps_runs  # its runs may be kept for other inputs
     cdef list dtypes  # owns Type.descr
-    cdef list kept  # what the kernels need
+    cdef list kept  # objects that the kernels need
     cdef readonly str reason  # why the last run was left to the step machine, or None
     cdef readonly int64_t runs  # of a cluster, since they were counted anew
     cdef int misses  # runs, one after the other, that could not be recorded, or gave up
     cdef int skips  # runs that are not tried, after such
     cdef double spent  # nanoseconds that runs took
     cdef list compilations  # of runs: signature and Compilation
-    cdef dict counted  # by name of a loop: how often it ran, and iterations it began, in runs that did not give up
+    cdef dict counted  # by name of a loop: number of runs, and of iterations begun, in runs that did not give up
 
     cdef object source_of(self, const Instruction* each)
     cdef str name_of(self, const Instruction* each)

@@ -13,18 +13,20 @@ class CompiledProgram:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """How often each loop ran, by name, and the iterations that it began, the last ones being a predicate only."""
+        """Number of runs of each loop, by name, and of the iterations that it began, the last ones being a predicate
+        only.
+        """
 
     @property
     def runs(self) -> int:
-        """How often it ran, of a cluster."""
+        """Number of runs of a cluster."""
 
     @property
     def reason(self) -> str | None:
-        """Why the last run was left to the step machine."""
+        """Reason why the last run was left to the step machine."""
 
     @property
     def program(self) -> NativeProgram: ...
 
 def has_kernel(computation: Computation, inputs: list[Any], outputs: list[Any], switches: Any) -> bool:
-    """Say whether an operation has a C kernel or an inner loop for these dtypes."""
+    """Return True if an operation has a C kernel or an inner loop for these dtypes."""

@@ -17,7 +17,7 @@ if [COMPUTE, MOVE, COUNT, JUMP, UNLESS, SELECT, PUSH, READ, ADD_PRODUCT, GET, PU
     raise ImportError("the codes of native programs are not those of kernels/native/program.py")
 
 
-# What sees the memory of the run only, or such series and sums as another run may see in their place.
+# Instructions that access the memory of the run only, or series and sums that another run may replace by its own.
 _KEPT = {COMPUTE, MOVE, JUMP, UNLESS, SELECT, COUNT, PUSH, READ, ADD_PRODUCT}
 
 
@@ -59,7 +59,9 @@ cdef class CompiledProgram:
 
     @property
     def counts(self):
-        """How often each loop ran, by name, and the iterations that it began, the last ones being a predicate only."""
+        """Number of runs of each loop, by name, and of the iterations that it began, the last ones being a predicate
+        only.
+        """
         return self.counted
 
     cdef object source_of(self, const Instruction* each):
@@ -143,7 +145,7 @@ cdef int _build_node(CompiledProgram self, Instruction* made, computation) excep
 
 
 def has_kernel(computation, list inputs, list outputs, switches):
-    """Say whether an operation has a C kernel or an inner loop for these dtypes."""
+    """Return True if an operation has a C kernel or an inner loop for these dtypes."""
     cdef Node node
     memset(&node, 0, sizeof(Node))
     choose_kernel(&node, computation, inputs, outputs, switches, [], Arena())

@@ -14,7 +14,7 @@ from tagloom.kernels.native.run cimport Code, Run
 cdef extern from "<unistd.h>" nogil:
     int usleep(unsigned int)
 
-cdef int64_t SOMETIMES = 300000  # nanoseconds after which an event loop gives way to what compiles
+cdef int64_t SOMETIMES = 300000  # nanoseconds after which an event loop yields to a thread that compiles
 cdef int64_t _given_way = 0
 
 cdef enum:
@@ -23,7 +23,7 @@ cdef enum:
 
 
 cdef int use_code(Run run) except -1:
-    """Have a run go on as machine code, if there is some for its steps; have that be made if the program runs long."""
+    """Continue a run in machine code, if there is some for its steps; request compilation if the program runs long."""
     cdef CompiledProgram program = run.program
     cdef object after = program.program.compile_after
     if run.execution.is_settled:
@@ -46,10 +46,10 @@ cdef int use_code(Run run) except -1:
 
 
 cdef int _give_way() except -1:
-    """Let a thread that compiles have Python for a moment, which else it would wait for at each of its calls of LLVM.
+    """Release the interpreter lock for a moment, for a thread that compiles and needs it for each of its calls of LLVM.
 
-    Short runs one after the other never let go of Python by themselves, but once in the 5 ms that a thread waits at most;
-    only a pause is long enough for it to wake up.
+    Consecutive short runs never release the lock by themselves, except once in the 5 ms that a thread waits at most;
+    only a pause is long enough for the thread to wake up.
     """
     global _given_way
     if nanoseconds() - _given_way > SOMETIMES:
@@ -60,7 +60,7 @@ cdef int _give_way() except -1:
 
 
 cdef object _compilation_for(Run run):
-    """Return what runs with the steps of this one share, or None for one too many."""
+    """Return the Compilation shared by all runs with the same steps, or None for one too many."""
     cdef CompiledProgram program = run.program
     cdef Listing listing = list_steps(run)
     for known, compilation in program.compilations:

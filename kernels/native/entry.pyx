@@ -38,14 +38,14 @@ cdef struct Slice:
 
 cdef int _run(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Run a program from its beginning, or from where it was suspended; leave the next slice as work.
+    """Run a program from its beginning, or from the suspended step; leave the next slice as work.
 
-    Gives true and the results; 0, with nothing done, if the program does not go with the inputs, or gave up.
+    Outputs true and the results; returns 0, with nothing done, if the program does not fit the inputs, or gave up.
     """
     cdef Run run
     cdef Slice* slice = <Slice*>work.arguments
     cdef CompiledProgram program = <CompiledProgram><void*>node.params[0]
-    # What else may be kept was so by a kernel that then declined.
+    # Any other object there was kept by a kernel that then declined.
     if work.kept == NULL or not isinstance(<object>work.kept, Run):
         if program.skips:
             program.skips -= 1
@@ -86,9 +86,9 @@ cdef int _go_first(Run run) noexcept:
 
 
 cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
-    """Walk over the steps, or help whoever does so.
+    """Go through the steps, or help the thread that does so.
 
-    On a thread one slice follows the other, unless other work waits for a thread, nobody waits for this run, a helper
+    On a thread of a pool slices follow one another, unless other work waits for a thread, the run was lost, a helper
     has left, or the event loop is to look whether there is code for the run.
     """
     cdef const Slice* slice = <const Slice*>arguments
@@ -110,7 +110,7 @@ cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
 
 
 cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, Value* outputs) except -1:
-    """Give the results of a run that is over."""
+    """Output the results of a run that is over."""
     cdef Register* register
     cdef int i
     run.program.misses, run.program.reason = 0, None
@@ -136,7 +136,7 @@ cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, 
 
 
 cdef int _count(Run run) except -1:
-    """Add what the loops of a run did to what is counted of the program."""
+    """Add the counts of a run's loops to the counters of the program."""
     cdef int end, back
     for name, (end, back) in run.loops.items():
         runs, iterations = run.program.counted.get(name, (0, 0))

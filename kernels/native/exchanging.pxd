@@ -1,4 +1,4 @@
-"""Loop variables that change places with their next values, so that nobody copies these."""
+"""Loop variables that exchange memory with their next values, so that no value is copied."""
 
 from tagloom.kernels.native.run cimport Run
 from tagloom.kernels.native.sights cimport Sights

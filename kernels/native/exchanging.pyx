@@ -1,8 +1,8 @@
-"""Loop variables that change places with their next values, so that nobody copies these.
+"""Loop variables that exchange memory with their next values, so that no value is copied.
 
-At the end of an iteration a loop variable takes the value that was computed for it. Where it is known of all steps that
-see the one memory or the other where the address stands, both change places: what computes the next value does so
-where the variable was. When the run is over a variable is copied back to where its register has it.
+At the end of an iteration a loop variable takes the value that was computed for it. Where the addresses are known of
+all steps that access either memory, the two are exchanged: the next value is then computed
+in the old memory of the variable. When the run is over a variable is copied back to the memory of its register.
 """
 
 from libc.string cimport memcpy
@@ -26,18 +26,20 @@ cdef struct Exchange:
 
 
 cdef int exchange_variables(Run run, const Sights* sights) except -1:
-    """Have steps see variables and next values elsewhere in each iteration, as far as that is known to be right."""
+    """Make steps access variables and next values in exchanged memory in each iteration, where this is known to be
+    right.
+    """
     cdef int i
-    for i in range(run.num_steps - 1, -1, -1):  # at the end of a loop first, then what it begins with
+    for i in range(run.num_steps - 1, -1, -1):  # at the end of a loop first, then its beginning
         if run.steps[i].code == COPY and run.steps[i].count > most_value_bytes and _may_exchange(run, i, sights):
             _exchange(run, i, sights)
     return 0
 
 
 cdef bint _may_exchange(Run run, int i, const Sights* sights) noexcept:
-    """Say whether a copied value is computed by one step just before, and seen by nobody behind the copy.
+    """Return True if a copied value is computed by one step just before the copy, and accessed by no step after it.
 
-    The value and what it is copied to can then change places, unless somebody's address of them is not known.
+    The value and its copy can then exchange memory, unless some address of them is unknown.
     """
     cdef const Step* step = &run.steps[i]
     cdef char* variable = step.operands[0]
@@ -56,7 +58,7 @@ cdef bint _may_exchange(Run run, int i, const Sights* sights) noexcept:
 
 
 cdef int _exchange(Run run, int i, const Sights* sights) except -1:
-    """Have a step exchange what it would copy."""
+    """Make a step exchange the memory of two values instead of copying one."""
     cdef Step* step = &run.steps[i]
     cdef char* variable = step.operands[0]
     cdef char* next = step.operands[1]
@@ -73,7 +75,7 @@ cdef int _exchange(Run run, int i, const Sights* sights) except -1:
 
 
 cdef int _note(Run run, int i, const Sights* sights, char* low, npy_intp size, Place* places) noexcept:
-    """Note where the addresses stand of what the other steps see of some memory; return how many there are."""
+    """Note the places of addresses with which other steps access some memory; return the number of places."""
     cdef Sight* sight
     cdef int count = 0
     cdef int k
@@ -90,7 +92,7 @@ cdef int _note(Run run, int i, const Sights* sights, char* low, npy_intp size, P
 
 
 cdef Verdict _change_places(const Step* step) noexcept nogil:
-    """Have the steps that see a variable see its next value, and the next one be computed where the variable was."""
+    """Exchange the addresses of a variable and its next value in all steps that access them."""
     cdef const Exchange* exchange = <const Exchange*>step.operands[EXCHANGE]
     cdef char* variable = step.operands[NEXT]
     cdef char* next = step.operands[VARIABLE]

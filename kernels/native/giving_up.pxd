@@ -1,4 +1,4 @@
-"""What happens when a program is not run."""
+"""Programs that are not run, because they do not fit the arrays of a step or give up."""
 
 from tagloom.kernels.core.table cimport Node
 from tagloom.kernels.native.compiled cimport CompiledProgram

@@ -1,4 +1,4 @@
-"""Programs that do not go with the arrays of a step, or give up on the way."""
+"""Programs that are not run, because they do not fit the arrays of a step or give up."""
 
 import logging
 

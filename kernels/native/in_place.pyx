@@ -1,11 +1,11 @@
-"""Rows of series, TensorArrays and arrays that steps see where they lie, so that nobody copies them.
+"""Rows of series, TensorArrays and arrays that steps access in place, without a copy.
 
-A row that is read is copied to memory that stays where it is, since the steps have addresses in them; one that is
-written is copied from there. Where it is known of all steps that see such memory where the address stands, the step that
-reads puts the address of the row there instead, and one that writes does so in front of the step that computes the row.
-Rows that a sum of products gathers are computed among those gathered: the step that adds some says where the next are.
+A row that is read is copied to memory at a fixed address, since the steps contain addresses; a row that is
+written is copied from there. Where the addresses are known of all steps that access such memory, the step that
+reads the row replaces them by its address, and a step that writes one does so before the step that computes the row.
+Rows that a sum of products gathers are computed in its buffers: the step that adds rows sets the address of the next.
 
-A row that is read must not be written to: what was saved would change, and a run may give up and be done again.
+A row that is read must not be written to: saved values would change, and a run may give up and be repeated.
 """
 
 from libc.stdlib cimport free
@@ -24,7 +24,7 @@ import_array()
 
 
 cdef int place_rows(Run run) except -1:
-    """Have steps see rows where these lie, and exchange variables, as far as that is known to be right."""
+    """Make steps access rows in place, and exchange variables, where this is known to be right."""
     cdef Sights sights
     cdef int i
     if not _any_copied(run):
@@ -53,7 +53,7 @@ cdef int place_rows(Run run) except -1:
 
 
 cdef bint _any_copied(Run run) noexcept:
-    """Say whether a step copies much that may be seen, or computed, where it is wanted."""
+    """Return True if a step copies many bytes that could be accessed, or computed, in place."""
     cdef const Step* step
     cdef int i
     for i in range(run.num_steps):
@@ -66,7 +66,7 @@ cdef bint _any_copied(Run run) noexcept:
 
 
 cdef inline bint _gathers(const Step* step) noexcept:
-    """Say whether a step copies long rows of a factor of a sum of products."""
+    """Return True if a step copies long rows of a factor of a sum of products."""
     cdef npy_intp size = max(step.strides[1], step.strides[2])
     return step.code == ADD_ROWS and size > most_value_bytes and are_gathered(step)
 
@@ -77,12 +77,12 @@ cdef inline char* _begin_of(const Step* step) noexcept nogil:
 
 
 cdef inline size_t _size_of(const Step* step) noexcept nogil:
-    """Return the bytes of that."""
+    """Return the bytes of a step's row, or of its rows in one factor."""
     return step.strides[2] if step.code == ADD_ROWS else step.count
 
 
 cdef int _read_in_place(Run run, int i, Sights* sights) except -1:
-    """Have a row that is read be seen where it lies, if nobody else writes to the memory that it is copied to."""
+    """Make steps access a row that is read in place, if no other step writes to the memory of its copy."""
     cdef Step* step = &run.steps[i]
     cdef char* low = step.operands[1]
     cdef char* high = low + step.count
@@ -99,7 +99,7 @@ cdef int _read_in_place(Run run, int i, Sights* sights) except -1:
 
 
 cdef int _write_in_place(Run run, int i, Sights* sights) except -1:
-    """Have a row be computed where it is to be, if it is known what does that, and when."""
+    """Compute a row in place, if the step that computes it is known, and the time."""
     cdef Step* step = &run.steps[i]
     cdef char* low = step.operands[1]
     cdef char* high = low + step.count
@@ -123,9 +123,9 @@ cdef int _write_in_place(Run run, int i, Sights* sights) except -1:
 
 
 cdef bint _may_come_first(Run run, int i, int maker, const Sights* sights) noexcept:
-    """Say whether a step that writes a row may find it in front of the step that computes it.
+    """Return True if a step that writes a row may choose its place before the step that computes it.
 
-    Both are done as often, nothing between them changes which row it is, or looks at rows.
+    Both run equally often, and no step between them changes the choice of the row, or reads rows.
     """
     cdef const Step* step = &run.steps[i]
     cdef const Sight* sight
@@ -145,7 +145,8 @@ cdef bint _may_come_first(Run run, int i, int maker, const Sights* sights) noexc
 
 
 cdef int _gather_either(Run run, int i, Sights* sights) except -1:
-    """Have the rows of one factor be computed where a sum gathers them: of the larger one, if that is possible."""
+    """Compute the rows of one factor in place among a sum's gathered rows: of the larger factor, if that is possible.
+    """
     cdef Step* step = &run.steps[i]
     cdef int tries = 0
     if step.strides[1] > step.strides[2]:
@@ -160,7 +161,7 @@ cdef int _gather_either(Run run, int i, Sights* sights) except -1:
 
 
 cdef int _change_factors(Step* step, int i, Sights* sights) noexcept:
-    """Let the other factor be operand 2."""
+    """Exchange the factors of a sum, operands 1 and 2."""
     cdef int k
     change_factors(step)
     for k in range(sights.count):
@@ -170,7 +171,7 @@ cdef int _change_factors(Step* step, int i, Sights* sights) noexcept:
 
 
 cdef int _gather_in_place(Run run, int i, Sights* sights) except -1:
-    """Have rows be computed where a sum gathers them, if one step does that and nobody looks at them behind the sum."""
+    """Compute rows in place among a sum's gathered rows, if one step does so and none reads them after the sum."""
     cdef const Step* step = &run.steps[i]
     if is_made_before(run, i, sights, _begin_of(step), _size_of(step)):
         _place(run, i, sights)
@@ -191,12 +192,12 @@ cdef int _move_up(Run run, int i, int to, Sights* sights) noexcept:
 
 
 cdef inline int _moved(int step, int i, int to) noexcept:
-    """Return where a step is once step `i` has moved up."""
+    """Return the number of a step once step `i` has moved up."""
     return to if step == i else step + 1 if to <= step < i else step
 
 
 cdef int _place(Run run, int i, Sights* sights) noexcept:
-    """Have a step say where the row is to all that see the memory it would be copied to, or from."""
+    """Make a step set the address of the row in all steps that access the memory of its copy."""
     cdef Step* step = &run.steps[i]
     cdef char* low = _begin_of(step)
     cdef Sight* sight
@@ -211,7 +212,7 @@ cdef int _place(Run run, int i, Sights* sights) noexcept:
 
 
 cdef int _note_places(Run run, int i, const Sights* sights) except -1:
-    """Note where the addresses stand of what sees a row, now that all steps are where they stay."""
+    """Note the places of addresses with which steps access a row, now that all steps have their final numbers."""
     cdef Step* step = &run.steps[i]
     cdef const Sight* sight
     cdef Place* place

@@ -6,8 +6,8 @@ from tagloom.kernels.native.compiled cimport CompiledProgram
 from tagloom.kernels.native.run cimport Run
 
 cdef class KeptRuns:
-    cdef list idle  # Runs that nobody is in, that which was used last at the end
-    cdef int credit  # what was saved, in runs, and not yet spent on recording
+    cdef list idle  # Runs that are not under way, the last used one at the end
+    cdef int credit  # cost saved, in runs, and not yet spent on recording
 
 cdef int run_cluster(
     const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1

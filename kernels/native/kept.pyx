@@ -1,9 +1,9 @@
-"""Runs that are kept for other inputs of the same shapes: those of clusters, which have no loops, and of small loops.
+"""Runs that are kept for other inputs of the same shapes: runs of clusters, which have no loops, and of small loops.
 
 To record a run costs more than to run the operations of a cluster on the step machine, or a few thousand iterations of a
-small loop. So inputs are copied to memory that belongs to the run, and results from there to arrays of their own: nobody
-else sees what a run keeps. Series are others in each run, of which a run that is kept knows nothing; a sum of products is
-copied as arrays are. While a run is under way nobody else finds it; who comes then records one more.
+small loop. So inputs are copied to memory of the run, and results from there to arrays of their own: no other code
+sees the memory of a run. Series are new in each run, and a kept run refers to none; a sum of products is
+copied as arrays are. A run under way is not in the list of kept runs; other calls meanwhile record one more.
 
 See docs/design/0029-clusters.md.
 """
@@ -53,7 +53,7 @@ cdef class KeptRuns:
 
 cdef int run_cluster(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Run a cluster at once; give true and the results, or false if it does not go with the inputs, or gave up."""
+    """Run a cluster at once; output true and the results, or false if it does not fit the inputs, or gave up."""
     cdef CompiledProgram program = <CompiledProgram><void*>node.params[0]
     cdef KeptRuns kept = <KeptRuns><void*>node.params[1]
     cdef Run run = _take(kept, program, inputs)
@@ -78,7 +78,7 @@ cdef int run_cluster(
 
 
 cdef int _refuse(const Node* node, Value* outputs) noexcept:
-    """Say that the operations are to be run; nobody looks at the results."""
+    """Set the first output to false, so that the operations run, and the results to placeholders."""
     cdef int i
     for i in range(node.num_outputs):
         outputs[i] = scalar(0)
@@ -99,7 +99,7 @@ cdef int _go(Run run) except -1:
 
 
 cdef bint _may_record(KeptRuns kept, CompiledProgram program) except -1:
-    """Say whether to record a run: not where that gave up lately, nor where shapes are others each time."""
+    """Return True if a run should be recorded: not after recent failures, nor where shapes change each time."""
     if program.skips:
         program.skips -= 1
         return False
@@ -112,7 +112,7 @@ cdef bint _may_record(KeptRuns kept, CompiledProgram program) except -1:
 
 
 cdef Run _record_cluster(CompiledProgram program, const Value* inputs):
-    """Return a run for inputs like these; its `reason` says why, if there is to be none."""
+    """Return a run for inputs of the same shapes; its `reason` is set if it must not be used."""
     cdef Run run = record(program, inputs, True)
     if run.reason is None and (run.is_long or run.cost >= LONG_STEP):
         run.reason = f"it takes {1e-3 * run.cost:.0f} us, so that others should have their turn meanwhile"
@@ -120,7 +120,7 @@ cdef Run _record_cluster(CompiledProgram program, const Value* inputs):
 
 
 cdef Run run_of_loop(KeptRuns kept, CompiledProgram program, const Value* inputs):
-    """Return a run of a loop for its inputs, at its beginning; its `reason` says why, if there is to be none."""
+    """Return a run of a loop for its inputs, at its beginning; its `reason` is set if it must not be used."""
     cdef Run run
     if not program.keeps_runs or not _are_small(program, inputs):
         return record(program, inputs, False)
@@ -136,7 +136,7 @@ cdef Run run_of_loop(KeptRuns kept, CompiledProgram program, const Value* inputs
 
 
 cdef bint _begin(Run run, const Value* inputs) except -1:
-    """Have a kept run begin with its inputs; say no if it is not for the values that these have saved."""
+    """Start a kept run with its inputs; return False if it does not fit the values in their series."""
     _copy_in(run, inputs)
     run.execution.at = 0
     run.trips = trips_of(run)
@@ -148,12 +148,12 @@ cdef bint _begin(Run run, const Value* inputs) except -1:
 
 
 cdef bint _may_be_kept(Run run) except -1:
-    """Say whether a run of a loop is for other inputs too, and better than one that is recorded for them."""
+    """Return True if a run of a loop can be used for other inputs too, and saves time compared to recording."""
     return not run.is_long and not run.is_shared and may_see_others(run) and may_add_to_others(run) and _is_small(run)
 
 
 cdef bint _are_small(CompiledProgram program, const Value* inputs) except -1:
-    """Say whether inputs are elements, small arrays in order, series, or sums of products."""
+    """Return True if inputs are elements, small arrays in order, series, or sums of products."""
     cdef Py_ssize_t left = SMALL
     cdef ArrayObject* array
     cdef int i
@@ -172,7 +172,7 @@ cdef bint _are_small(CompiledProgram program, const Value* inputs) except -1:
 
 
 cdef bint _is_small(Run run) except -1:
-    """Say whether a run holds little memory, and copies no values that another one would exchange."""
+    """Return True if a run holds little memory, and copies no values that another one would exchange."""
     cdef Py_ssize_t size = sum([each.nbytes for each in run.kept if isinstance(each, cnp.ndarray)])
     cdef ProductSum each_sum
     cdef ArrayObject* array
@@ -190,7 +190,7 @@ cdef bint _is_small(Run run) except -1:
 
 
 cdef Run _take(KeptRuns kept, CompiledProgram program, const Value* inputs):
-    """Take the run that was used last among those for such inputs, or return None."""
+    """Take the last used of the kept runs that fit such inputs, or return None."""
     cdef Py_ssize_t i
     for i in range(len(kept.idle) - 1, -1, -1):
         if _fits(<Run>kept.idle[i], program, inputs):
@@ -214,7 +214,7 @@ cdef int put_back(KeptRuns kept, Run run) except -1:
 
 
 cdef bint _fits(Run run, CompiledProgram program, const Value* inputs) except -1:
-    """Say whether a run has memory for values like these."""
+    """Return True if a run has memory for such values."""
     cdef Register* register
     cdef ArrayObject* array
     cdef int i
@@ -235,7 +235,7 @@ cdef bint _fits(Run run, CompiledProgram program, const Value* inputs) except -1
 
 
 cdef bint _may_see(Run run, int number, Value value) except -1:
-    """Say whether a run can see a value, a series or a sum of products, in a register without memory of its own."""
+    """Return True if a run can use a value, a series or a sum of products, in a register without memory of its own."""
     cdef ProductSum given = sum_in(value)
     if given is not None:
         return fits_sum(run, number, given)
@@ -272,7 +272,7 @@ cdef int _see(Run run, int number, Value value) except -1:
 
 
 cdef int copy_out(Run run, const Table* table, const Node* node, Counters* live, Value* outputs) except -1:
-    """Give the results as arrays of their own."""
+    """Output the results as arrays of their own."""
     cdef Register* register
     cdef int i
     for i in range(run.program.num_outputs):

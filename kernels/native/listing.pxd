@@ -1,4 +1,4 @@
-"""What code for the steps of a run depends on."""
+"""Listing of a run's steps: the properties on which compiled code depends."""
 
 from tagloom.kernels.native.run cimport Run
 
@@ -6,7 +6,7 @@ from tagloom.kernels.native.run cimport Run
 cdef class Listing:
     cdef Run run
     cdef bytes signature
-    cdef dict fused  # by step: what describe_fused says
+    cdef dict fused  # by step: result of describe_fused
     cdef list steps(self)
 
 

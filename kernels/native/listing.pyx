@@ -1,8 +1,8 @@
-"""What code for the steps of a run depends on: what they do to how many elements, but not where these lie.
+"""Listing of a run's steps: the properties on which compiled code depends, operations and sizes but no addresses.
 
-Two runs with the same signature may share compiled code, which takes all addresses from the steps. Memory that steps see
-and no work does is a *value* of the code, with a number: an element in a cell, or a small array that all steps see as a
-whole. Of all other addresses nothing is known.
+Two runs with the same signature may share compiled code, which takes all addresses from the steps. Memory of steps
+and of no work is a *value* of the code, with a number: an element in a cell, or a small array that all steps see as a
+whole. Code assumes nothing of all other addresses.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -93,7 +93,7 @@ cdef class Listing:
 
 
 cdef Listing list_steps(Run run):
-    """Return what code for a run depends on."""
+    """Return the listing of a run's steps."""
     cdef Listing made = Listing()
     cdef Py_ssize_t targets = 0
     cdef Traits* traits
@@ -126,7 +126,7 @@ cdef Listing list_steps(Run run):
 
 
 cdef int _describe(const Step* step, Traits* traits) noexcept:
-    """Write what code for a step depends on, but for values."""
+    """Describe the properties of a step on which compiled code depends, except values."""
     cdef const Product* product = product_in(step.compute, step.arguments)
     cdef int k
     memset(traits, 0, sizeof(Traits))
@@ -186,7 +186,7 @@ cdef int _find_values(Run run, Traits* traits) except -1:
 
 
 cdef inline bint _is_constant(Run run, const char* address) noexcept:
-    """Say whether an address is that of a register's own element, which no step changes."""
+    """Return True if an address is that of a register's own element, which no step changes."""
     cdef char* registers = <char*>run.registers
     return registers <= address < registers + run.program.num_registers * sizeof(Register)
 
@@ -232,7 +232,7 @@ cdef uint64_t _bytes(Run run, const Step* step, int k) noexcept:
 
 
 cdef bint _is_whole(Run run, const Step* step, int k) noexcept:
-    """Say whether a step sees all bytes at an operand, side by side, as elements that are known."""
+    """Return True if a step accesses all bytes at an operand, side by side, as elements of known type."""
     cdef const Instruction* each
     if step.code != APPLY:
         return True
@@ -241,7 +241,7 @@ cdef bint _is_whole(Run run, const Step* step, int k) noexcept:
 
 
 cdef size_t _see(uint64_t address, uint64_t size, int* value, bint whole, Run run, Extent* extent) noexcept:
-    """Write what is seen at an address; of a cell always all. Returns how many extents that are."""
+    """Describe the memory accessed at an address, a cell always as a whole; return the number of extents."""
     cdef uint64_t cells = <uint64_t>run.execution.cells
     cdef bint in_cells = cells <= address < cells + run.used * sizeof(uint64_t)
     if size == 0:
@@ -255,7 +255,7 @@ cdef size_t _see(uint64_t address, uint64_t size, int* value, bint whole, Run ru
 
 
 cdef size_t _see_factor(Run run, const Step* step, Traits* traits, int k, Extent* extent) noexcept:
-    """Write what a small product sees."""
+    """Describe the memory that a small product accesses."""
     cdef const Product* p = <const Product*>step.arguments
     cdef uint64_t size = type_of(run, run.program.instructions[step.instruction].inputs[1]).itemsize
     if k == 0:
@@ -284,7 +284,7 @@ cdef void _sort(Extent* extents, size_t count) noexcept nogil:
 
 
 cdef int _group(Extent* extents, size_t count) noexcept:
-    """Give all that see the same bytes the number of their group, if nothing else sees some of them."""
+    """Number the groups of extents that cover the same bytes, if no other extent overlaps them."""
     cdef size_t first = 0
     cdef size_t i, end
     cdef uint64_t high

@@ -21,7 +21,9 @@ cdef Py_ssize_t _MOST_BYTES = MOST_BYTES
 
 
 cdef int record_move(Run run, Instruction* each) except -1:
-    """Record that registers take the values of others, all at once: by way of memory of its own what is overwritten."""
+    """Record that registers take the values of others, all at once: values that are overwritten go through extra
+    memory.
+    """
     cdef Register* target
     cdef Register* source
     cdef list waiting = []
@@ -48,7 +50,7 @@ cdef int record_move(Run run, Instruction* each) except -1:
 
 
 cdef inline size_t _size(Run run, int number) noexcept:
-    """Return the bytes of a register's elements; of one in a cell all 8, of which those of no use are zero."""
+    """Return the bytes of a register's elements; of one in a cell all 8, of which the unused ones are zero."""
     cdef Register* register = &run.registers[number]
     if is_element(register):
         return type_of(run, number).itemsize if _is_in_array(run, register) else sizeof(uint64_t)
@@ -56,13 +58,13 @@ cdef inline size_t _size(Run run, int number) noexcept:
 
 
 cdef inline bint _is_in_array(Run run, const Register* register) noexcept:
-    """Say whether an element lies in an array, where nobody else's bytes may be read."""
+    """Return True if an element lies in an array, where the bytes of its neighbours must not be read."""
     cdef char* cells = <char*>run.execution.cells
     return register.cell != NULL and not cells <= register.cell < cells + run.used * sizeof(uint64_t)
 
 
 cdef int _make_room(Run run, int number, Register* source) except -1:
-    """Give a register memory of its own, like that of another."""
+    """Allocate memory for a register, with the shape of another."""
     cdef Register* made = &run.registers[number]
     cdef ArrayObject* like = array_in(source.value)
     made.is_home = True
@@ -74,7 +76,7 @@ cdef int _make_room(Run run, int number, Register* source) except -1:
 
 
 cdef bint is_unboxed(Run run, int number, Value value) noexcept:
-    """Say whether a value is one element that travels unboxed, or could."""
+    """Return True if a value is one unboxed element, or could be unboxed."""
     cdef ArrayObject* array = array_in(value)
     if array == NULL:
         return value.form == SCALAR
@@ -82,7 +84,7 @@ cdef bint is_unboxed(Run run, int number, Value value) noexcept:
 
 
 cdef int make_home(Run run, int number, Value value) except -1:
-    """Give an input memory of its own, like that of a value, which may be another one in each run."""
+    """Allocate memory for an input, with the shape of a value, which may be another one in each run."""
     cdef Register* made = &run.registers[number]
     cdef ArrayObject* like = array_in(value)
     made.is_home = True
@@ -98,7 +100,7 @@ cdef int make_home(Run run, int number, Value value) except -1:
 
 
 cdef int _check_like(Run run, const Instruction* each, int k) except -1:
-    """See to it that a value fits where it goes, and lies in order."""
+    """Check that a value fits its target register, and lies in order."""
     cdef Register* target = &run.registers[each.outputs[k]]
     cdef Register* source = &run.registers[each.inputs[k]]
     cdef str name = run.program.program.registers[each.outputs[k]][0]
@@ -114,7 +116,7 @@ cdef int _check_like(Run run, const Instruction* each, int k) except -1:
 
 
 cdef int straighten(Run run, Register* register) except -1:
-    """Have the elements of a known array in order."""
+    """Replace a known array by one with its elements in order."""
     if not register.is_known:
         raise Refusal("the elements of an array are not in order")
     straight = PyArray_GETCONTIGUOUS(<ndarray>pointer(register.value))
@@ -124,7 +126,7 @@ cdef int straighten(Run run, Register* register) except -1:
 
 
 cdef bint _is_overwritten(Run run, const Instruction* each, int k) noexcept:
-    """Say whether a value lies in memory that another part of the same move writes to."""
+    """Return True if a value lies in memory that another part of the same move writes to."""
     cdef char* source = data_of(&run.registers[each.inputs[k]])
     cdef char* target
     cdef int i

@@ -1,7 +1,7 @@
-"""Series that a run of a native program writes to the slots of other series: what a loop in a loop saves.
+"""Series that a run of a native program writes to the slots of other series: values saved by a loop in a loop.
 
-All that an inner loop saves in a run goes to one series, one run of the loop behind the other. Which slots are of which
-run is noted on the way; each of these parts is a series of its own when the run is over.
+All values that an inner loop saves in a run go to one series, one run of the loop after the other. The slots of each
+run are noted on the way; each of these parts is a series of its own when the run is over.
 """
 
 cimport cython

@@ -20,7 +20,7 @@ import_array()
 
 
 cdef bint record_part(Run run, const Instruction* each, const Work* work) except -1:
-    """Record that a long part which lies in order is read; say no if this is not what the work does."""
+    """Record the read of a long part that lies in order; return False if the work does something else."""
     cdef Register* made = &run.registers[each.outputs[0]]
     cdef char* indices[INDICES]
     cdef size_t sizes[INDICES]
@@ -46,7 +46,7 @@ cdef bint record_part(Run run, const Instruction* each, const Work* work) except
 
 
 cdef Verdict _take(const Step* step) noexcept nogil:
-    """Read a part; say no if an index is out of range."""
+    """Read a part; return NO if an index is out of range."""
     cdef char* part = part_at(step.compute, step.arguments, <char**>&step.operands[2])
     if part == NULL:
         return NO
@@ -58,5 +58,5 @@ cdef Verdict _take(const Step* step) noexcept nogil:
 
 
 cdef bint is_part(const Step* step) noexcept nogil:
-    """Say whether a step reads a part of an array."""
+    """Return True if a step reads a part of an array."""
     return step.act == _take

@@ -1,9 +1,9 @@
-"""The steps of a run, recorded: what the kernels of a program leave to be done on the arrays of this run.
+"""Recording of a run's steps: the works that the kernels of a program leave for the arrays of this run.
 
 A kernel that is called with ``Table.at_once`` 0 makes room for its results and leaves the rest as a Work, a function
-over plain memory. So each operation of a program is called once, on arrays that stay where they are for the whole run,
-and what it leaves is a step: to be done again in each iteration, on what these arrays hold by then. Elements without
-dimensions that change have a cell; kernels see that as an array. What does not change is computed while recording.
+over plain memory. So each operation of a program is called once, on arrays with fixed addresses for the whole run,
+and its work is a step: to be done again in each iteration, on the elements of the arrays by then. Elements without
+dimensions that change have a cell, an array for kernels. Values that do not change are computed while recording.
 
 See docs/design/0025-native-loops.md.
 """
@@ -52,7 +52,8 @@ cdef enum:
 
 
 cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
-    """Return a run of a program for its inputs, or for others like them; its `reason` says why, if it can not be run."""
+    """Return a run of a program for its inputs, or for others like them; its `reason` is set if it cannot be recorded.
+    """
     cdef Run run = Run(program)
     run.has_homes = for_others
     try:
@@ -89,12 +90,12 @@ cdef int64_t _integer(Run run, int number) except? -1:
 
 
 cdef bint is_series_or_sum(Value value):
-    """Say whether a value is a series, or a sum of products."""
+    """Return True if a value is a series, or a sum of products."""
     return value.form == OBJECT and isinstance(<object>pointer(value), (Series, ProductSum))
 
 
 cdef int _open(Run run, const Value* inputs) except -1:
-    """Bring in what comes from outside, and the constants."""
+    """Bring the inputs, and the constants, into registers."""
     cdef CompiledProgram program = run.program
     cdef cnp.npy_intp count = program.num_cells
     cdef int i
@@ -119,7 +120,7 @@ cdef int _open(Run run, const Value* inputs) except -1:
 
 
 cdef int _bring_in(Run run, Register* register, Value value) except -1:
-    """Give a register a value that stays the same."""
+    """Set a register to a value that stays the same."""
     if value.form == EMPTY:
         raise Refusal("an input is no NumPy array")
     if value.form == OBJECT and not PyArray_CheckExact(array_in(value)):
@@ -286,7 +287,7 @@ cdef int _compute_element(Run run, Instruction* each, bint known) except -1:
 
 
 cdef int _compute_arrays(Run run, Instruction* each, Value* inputs, Value* outputs, bint known) except -1:
-    """Call the kernel of an operation and keep what it leaves, or do that now."""
+    """Call the kernel of an operation and record the work that it leaves, or do the work now."""
     cdef Node* node = each.node
     cdef Work work
     cdef int k
@@ -326,7 +327,7 @@ cdef Value _as_input(Run run, int number) except *:
 
 
 cdef int _hide(Run run, Value value) except -1:
-    """Note that what a kernel has left sees the memory of an array."""
+    """Note that a kernel's work accesses the memory of an array."""
     cdef ArrayObject* array = array_in(value)
     cdef char* low
     cdef char* high
@@ -343,7 +344,7 @@ cdef int _hide(Run run, Value value) except -1:
 
 
 cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
-    """Make arrays of the unboxed inputs of a kernel that takes elements all in one way; say no if there are none."""
+    """Box the unboxed inputs of a kernel that treats all elements alike; return False if there are none."""
     cdef bint any_boxed = False
     cdef Value boxed
     cdef char* cell
@@ -362,14 +363,14 @@ cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
 
 
 cdef int _call(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work) except -1:
-    """Call the kernel of an operation. It may write into what nothing reads any more and is read once."""
+    """Call the kernel of an operation. It may overwrite inputs that no other instruction reads any more."""
     cdef bint raises = each.node.loop_raises
     cdef int prepared = 0
     cdef int k
     for k in range(each.num_inputs):
         if inputs[k].form == OBJECT and not _may_be_overwritten(run, each, k):
             Py_INCREF(pointer(inputs[k]))
-    each.node.loop_raises = False  # the guard is in front
+    each.node.loop_raises = False  # the guard comes before
     try:
         if each.node.native != NULL:
             prepared = each.node.native(&run.program.table, each.node, inputs, &run.held, outputs, work)
@@ -387,7 +388,7 @@ cdef int _call(Run run, Instruction* each, Value* inputs, Value* outputs, Work* 
 
 
 cdef bint _may_be_overwritten(Run run, const Instruction* each, int k) noexcept:
-    """Say whether a result may lie where an input does: it changes, and nothing reads it any more, nor twice."""
+    """Return True if a result may overwrite an input: it changes, and this is its last and only read."""
     cdef int i
     cdef const Register* register = &run.registers[each.inputs[k]]
     if not each.last[k] or register.is_known or register.is_row:
@@ -399,7 +400,9 @@ cdef bint _may_be_overwritten(Run run, const Instruction* each, int k) noexcept:
 
 
 cdef int _check_left(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work) except -1:
-    """See to it that nothing was computed that depends on values: each output is to come, in an input, or of shapes."""
+    """Check that no computation on values was done: each output is left as work, lies in an input, or depends on
+    shapes.
+    """
     cdef ArrayObject* array
     cdef bint is_new
     cdef int k
@@ -422,7 +425,7 @@ cdef bint _is_among(ArrayObject* array, const Instruction* each, const Value* in
 
 
 cdef int _take_outputs(Run run, Instruction* each, Value* outputs, bint known) except -1:
-    """Give the registers what the kernel has made, or made room for."""
+    """Store the outputs of a kernel, or the room for them, in registers."""
     cdef Register* register
     cdef int k
     for k in range(each.num_outputs):
@@ -452,7 +455,7 @@ cdef int _take_element(Run run, int number) except -1:
 
 
 cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value* outputs, Work* work) except -1:
-    """Make a step of what a kernel has left; what takes long is shared, or left to the step machine."""
+    """Record the work that a kernel has left as a step; long work is shared, or left to the step machine."""
     cdef Register* first = &run.registers[each.outputs[0]]
     cdef bint unboxed = first.value.form == EMPTY
     cdef int k
@@ -487,7 +490,7 @@ cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value
 
 
 cdef int _retire(Run run, Register* register) except -1:
-    """Give up a register that nothing reads any more; its memory stays, since the steps use it."""
+    """Empty a register that nothing reads any more; its memory stays, since the steps use it."""
     if register.value.form != OBJECT or register.is_known or register.is_home:
         return 0
     if Py_REFCNT(array_in(register.value)) == 1:

@@ -1,4 +1,4 @@
-"""One run of a native program: steps over memory that stays where it is, and what goes through them."""
+"""One run of a native program: steps over memory at fixed addresses, and their execution."""
 
 from libc.stdint cimport int64_t, uint64_t
 from numpy cimport npy_intp
@@ -18,7 +18,7 @@ cdef enum:
 
 cdef enum StepCode:  # as in jit/listed.py
     APPLY  # an inner loop over `count` elements
-    WORK  # what a kernel left
+    WORK  # the work left by a kernel
     WORK_TO  # the same; its unboxed result goes to operand 0
     COPY  # `count` bytes from operand 1 to operand 0
     COPY_8
@@ -27,11 +27,11 @@ cdef enum StepCode:  # as in jit/listed.py
     GO_BACK  # the same, to an earlier step; `count` is how often
     GO_UNLESS  # the bool at operand 0 is true; `count` is how often
     GO_TO  # the target that the bool or int32 at operand 0 numbers
-    GUARD_DIVISOR  # give up if one of `count` integers at operand 0, of `strides[0]` bytes, is zero
-    GUARD_EXPONENT  # give up if one of them is negative
+    GUARD_DIVISOR  # give up if one of `count` integers at operand 0, each of `strides[0]` bytes, is zero
+    GUARD_EXPONENT  # the same if an integer is negative
     PUSH_ROW  # `count` bytes from operand 1 to the row of the Writer at operand 0 that the int64 at operand 2 numbers
     READ_ROW  # the same as CALL: the row of the Reader at operand 0 that the integer at operand 2 numbers to operand 1
-    ADD_ROWS  # the same: `count` rows at operands 1 and 2 to those of the Sum at operand 0
+    ADD_ROWS  # the same: adds `count` rows at operands 1 and 2 to the gathered rows of the Sum at operand 0
     CALL  # `act`, which sees `strides` bytes at each operand that is memory of the run's steps
     END
 
@@ -52,7 +52,7 @@ cdef struct Writer:  # of a series
 
 
 cdef enum Verdict:  # as in jit/listed.py
-    NO  # the program is to give up
+    NO  # the program must give up
     YES
     LATER  # once there is room
 
@@ -90,7 +90,7 @@ cdef struct Step:
 
 cdef struct Execution
 
-# Compiled code for the steps: goes on at `at`, until it ends or has gone back `left` times, and says how it stands.
+# Compiled code for the steps: starts at `at`, runs until it ends or has gone back `left` times, and returns its status.
 ctypedef Status (*Code)(Step*, uint64_t* cells, Execution*) noexcept nogil
 
 
@@ -117,14 +117,14 @@ cdef struct Register:
 cdef class Run:
     cdef CompiledProgram program  # keeps the kernels alive
     cdef Arena arena  # owns the steps' arguments
-    cdef Counters held  # what its registers hold; they are not a machine's
+    cdef Counters held  # counts of the values in its registers; not counted by a machine
     cdef Execution execution
     cdef Team team  # which shares its long works
     cdef bint is_shared  # whether there are any
     cdef bint is_long  # a step may keep an event loop waiting
     cdef bint has_homes  # its inputs have memory of their own, so that others can be copied there
     cdef int64_t uses  # of a cluster: how often it ran
-    cdef double cost  # nanoseconds that what kernels have left should take, each of it once
+    cdef double cost  # expected nanoseconds of the works that kernels have left, once each
     cdef Step* steps
     cdef int num_steps
     cdef int capacity
@@ -136,17 +136,17 @@ cdef class Run:
     cdef bint is_listed  # whether code for them was looked for
     cdef list written  # Series that it writes
     cdef list writers  # addresses of their Writers
-    cdef list shapes  # for each, the register of what it holds, and the array in it or None
+    cdef list shapes  # for each, the register of its values, and the array in it or None
     cdef list read  # Series that it reads
     cdef list readers  # addresses of their Readers
-    cdef Arena rows  # owns what these know of where rows lie
-    cdef list nests  # what it knows of series in slots of others
+    cdef Arena rows  # owns the addresses of rows that these use
+    cdef list nests  # state of series in slots of others
     cdef list sums  # ProductSum that it adds to
     cdef list sum_states  # addresses of their Sums
     cdef dict loops  # by name: the step that ends a loop, and the one that goes back in it
-    cdef dict tensor_arrays  # by register: what the run knows of an array, a TensorArrayRun
+    cdef dict tensor_arrays  # by register: the run's state of an array, a TensorArrayRun
     cdef int64_t trips  # of the outermost loop, about; 0 if that is not known
-    cdef list kept  # what the steps write and read that no register holds
+    cdef list kept  # memory that the steps write and read and no register holds
     cdef str reason  # why it could not be recorded, or None
 
 
@@ -164,7 +164,7 @@ cdef bint are_straight(Run run, int first, int last) noexcept
 
 
 cdef inline void point_to(const Step* step, char* row) noexcept nogil:
-    """Have the steps that see a row see it there."""
+    """Set the address of a row in the steps that access it."""
     cdef int k
     for k in range(step.num_places):
         step.places[k].at[0] = row + step.places[k].offset
@@ -184,7 +184,7 @@ cdef inline const Type* type_of(Run run, int register) noexcept:
 
 
 cdef inline bint is_element(const Register* register) noexcept:
-    """Say whether a register holds one element that travels unboxed."""
+    """Return True if a register holds one unboxed element."""
     return register.cell != NULL or register.value.form == SCALAR
 
 

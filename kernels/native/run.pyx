@@ -25,7 +25,7 @@ def limit_values(npy_intp size):
 
 
 cdef class Refusal(Exception):
-    """Why a program can not be recorded for the arrays of a run."""
+    """Reason why a program cannot be recorded for the arrays of a run."""
 
 
 cdef class Run:
@@ -62,7 +62,7 @@ cdef Step* add_step(Run run, int code) except NULL:
 
 
 cdef size_t checked(size_t size) except? 0:
-    """Return the bytes that a step copies; what copies a lot is done faster where arrays go from hand to hand."""
+    """Return the bytes that a step copies; refuse many, because without copies the step machine is faster."""
     if size > MOST_BYTES:
         raise Refusal("large arrays are copied in each iteration")
     return size
@@ -161,7 +161,8 @@ cdef inline void _walk(Execution* x) noexcept nogil:
 
 
 cdef Verdict push_row(const Step* step) noexcept nogil:
-    """Write a row, or say where it is to be written, once there is room; say no if no series has such a slot."""
+    """Write a row, or set the address at which it will be written, once there is room; return NO for an invalid slot.
+    """
     cdef Writer* writer = <Writer*>step.operands[0]
     cdef int64_t index = (<const int64_t*>step.operands[2])[0]
     cdef Block* block
@@ -190,7 +191,7 @@ cdef inline int _chosen(const Step* step) noexcept nogil:
 
 
 cdef Verdict pass_guard(const Step* step) noexcept nogil:
-    """Say no if one of the integers of a guard is zero, or negative."""
+    """Return NO if one of the integers of a guard is zero, or negative."""
     cdef npy_intp i
     cdef bint divisor = step.code == GUARD_DIVISOR
     cdef npy_intp size = step.strides[0]
@@ -210,7 +211,7 @@ cdef Verdict pass_guard(const Step* step) noexcept nogil:
 
 
 cdef bint are_straight(Run run, int first, int last) noexcept:
-    """Say whether steps are only done one after the other, from the first to the last."""
+    """Return True if steps always run one after the other, from the first to the last."""
     cdef int k, j
     for k in range(first, last):
         if GO <= run.steps[k].code <= GO_TO or run.steps[k].code == END:

@@ -12,10 +12,10 @@ cdef struct Reader:  # of a series
     int64_t* starts  # of a series of series: where the rows of each begin, and the last ones end
     int64_t num_parts
     bint is_last
-    bint is_maybe  # what is not there is not looked at
+    bint is_maybe  # missing rows are skipped
     bint gives_zeros  # where there is nothing
-    int series  # register that it is in
-    int row  # register of what is read
+    int series  # register that has the series
+    int row  # register of the row that is read
 
 
 cdef int record_push(Run run, const Instruction* each) except -1

@@ -1,7 +1,7 @@
-"""Series that a run of a native program writes and reads: what a loop saves of each iteration for its gradient.
+"""Series that a run of a native program writes and reads: the values that a loop saves for its gradient.
 
-Rows are written to blocks of the series, for which room is made where Python is: in front of the loop where it is known
-how often it runs, else as the blocks fill. Rows are read from wherever they lie. What was read for the last time is
+Rows are written to blocks of the series, with room made under the interpreter lock: before the loop where it is known
+how often it runs, else as the blocks fill. Rows are read in place. A value that was read for the last time is
 released when the run is over, as long as it may still give up.
 """
 
@@ -122,7 +122,7 @@ cdef int make_room(Run run) except -1:
 
 
 cdef int close_series(Run run) except -1:
-    """Say that the series which a run has written are complete."""
+    """Close the blocks of the series that a run has written."""
     cdef Series series
     for series in run.written:
         series.close_blocks()
@@ -153,7 +153,7 @@ cdef int record_read(Run run, const Instruction* each) except -1:
 
 
 cdef Verdict _read(const Step* step) noexcept nogil:
-    """Read a row; say no if there is none."""
+    """Read a row; return NO if there is none."""
     return _read_row(<Reader*>step.operands[0], step, integer_at(step.operands[2], step.strides[2], 0))
 
 
@@ -183,7 +183,7 @@ cdef Series _series_in(Run run, int number):
 
 
 cdef Verdict _read_nested(const Step* step) noexcept nogil:
-    """Read a row of the series in a slot of another; say no if there is none."""
+    """Read a row of the series in a slot of another; return NO if there is none."""
     cdef Reader* reader = <Reader*>step.operands[0]
     cdef int64_t slot = integer_at(step.operands[3], step.strides[3], 0)
     cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
@@ -193,7 +193,7 @@ cdef Verdict _read_nested(const Step* step) noexcept nogil:
 
 
 cdef Reader* _open_reader(Run run, Series series, const Instruction* each) except NULL:
-    """Find where all slots lie, and make room for what is read of them."""
+    """Find the addresses of all slots, and make room for the row that is read."""
     cdef Reader* reader = <Reader*>run.arena.take(1, sizeof(Reader))
     cdef Register* made = &run.registers[each.outputs[0]]
     cdef const Type* type = type_of(run, each.outputs[0])
@@ -307,7 +307,7 @@ cdef int _make_zeros(Run run, const Instruction* each, Register* made) except -1
 
 
 cdef bint _has_dims(ArrayObject* array, const npy_intp* dims, int rank) noexcept:
-    """Say whether an array has some dimensions."""
+    """Return True if an array has some dimensions."""
     cdef int d
     for d in range(rank):
         if PyArray_NDIM(array) != rank or PyArray_DIMS(array)[d] != dims[d]:
@@ -316,7 +316,7 @@ cdef bint _has_dims(ArrayObject* array, const npy_intp* dims, int rank) noexcept
 
 
 cdef int _find_rows(Run run, Series series, int k, const Type* type, Register* made, const char** rows) except -1:
-    """Note where the rows of a block lie."""
+    """Note the addresses of the rows of a block."""
     cdef Block* block = &series.blocks[k]
     cdef ArrayObject* array
     cdef size_t size
@@ -383,7 +383,9 @@ cdef int release_rows(Run run) except -1:
 
 
 cdef bint may_see_others(Run run) except -1:
-    """Say whether a run could write and read other series: each that it reads is an input, and has no series in it."""
+    """Return True if a run could use other series: each that it reads is an input, and no series lies in a slot of
+    another.
+    """
     cdef int k
     inputs = {run.program.inputs[k] for k in range(run.program.num_inputs)}
     for address in run.readers:
@@ -393,7 +395,7 @@ cdef bint may_see_others(Run run) except -1:
 
 
 cdef int see_series(Run run) except -1:
-    """Make the series that a run writes, and find the rows of those that its registers hold."""
+    """Make the series that a run writes, and find the rows of the series in its registers."""
     cdef Writer* writer
     cdef Reader* reader
     cdef Series series
@@ -415,7 +417,7 @@ cdef int see_series(Run run) except -1:
 
 
 cdef int forget_series(Run run) except -1:
-    """Let go of the series of a run that is over, but for registers that are inputs."""
+    """Drop the series of a run that is over, except in registers of inputs."""
     cdef int k
     for k in range(len(run.written)):
         drop(&run.held, &run.registers[(<Writer*><uint64_t>run.writers[k]).series].value)

@@ -1,16 +1,16 @@
-"""What memory the steps of a run see, and where the addresses stand."""
+"""Memory that the steps of a run access, and the places of its addresses."""
 
 from tagloom.kernels.native.run cimport Run, Step
 
-cdef struct Sight:  # that a step sees memory
+cdef struct Sight:  # an access of a step to memory
     char* low
     char* high
     int step  # -1: of the run
     int operand  # -1: the address stands at `place`
-    char** place  # NULL if it is an operand, or nobody knows where it stands
-    size_t count  # bytes in between that it sees
+    char** place  # place of the address; NULL if it is an operand, or unknown
+    size_t count  # bytes in between that it accesses
     bint writes
-    int row  # step that says where the row lies in which this is, or -1
+    int row  # step that sets the address of the row with this memory, or -1
 
 
 cdef struct Sights:
@@ -29,12 +29,12 @@ cdef inline bint is_seen(const Sight* sight, const char* low, const char* high) 
 
 
 cdef inline bint is_movable(const Sight* sight, const char* low, const char* high) noexcept nogil:
-    """Say whether memory within some other can be seen elsewhere."""
+    """Return True if an access to memory within other memory can be moved elsewhere."""
     return low <= sight.low and sight.high <= high and sight.row < 0 and (sight.operand >= 0 or sight.place != NULL)
 
 
 cdef inline char** place_of_sight(Run run, const Sight* sight) noexcept:
-    """Return where the address stands of memory that can be seen elsewhere, and note that it moves."""
+    """Return the place of the address of a movable access, and note that it moves."""
     if sight.operand < 0:
         return sight.place
     run.steps[sight.step].moving |= 1 << sight.operand

@@ -19,7 +19,7 @@ cdef struct Sum:
     int64_t quick  # rows up to which more are only copied
     char* first  # where the rows of the step's operands 1 and 2 are gathered
     char* second
-    ArrayObject* more_a  # like what is added in each iteration
+    ArrayObject* more_a  # like the rows that are added in each iteration
     ArrayObject* more_b
     Team* team
     int register  # that the sum is in

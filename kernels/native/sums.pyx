@@ -28,7 +28,7 @@ import_array()
 cdef enum:
     FEWEST_ROWS = 64  # that there is room for
 
-cdef Table _shared  # where what several threads had better do is left
+cdef Table _shared  # of calls that leave work for several threads
 _shared.at_once = 2 * SHORTEST_SHARE
 cdef Table _left  # where all is left
 _left.at_once = 0
@@ -65,7 +65,7 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     if run.trips:
         sum.room = max(<int64_t>FEWEST_ROWS, min(sum.room, (run.trips + 1) * PyArray_DIM(a, 0)))
     sum.room = max(sum.room, PyArray_DIM(a, 0))
-    # The last rows are for what is computed where rows are gathered, and then not added.
+    # The last rows are for rows computed in place that are then not added.
     made.a, made.b = [_rows(run, sum.room + PyArray_DIM(a, 0), each.inputs[k]) for k in (1, 2)]
     sum.a, sum.b = <ArrayObject*><void*>made.a, <ArrayObject*><void*>made.b
     sum.first, sum.second = <char*>PyArray_DATA(sum.a), <char*>PyArray_DATA(sum.b)
@@ -101,7 +101,7 @@ cdef int _record_product(Run run, ArrayObject* a, ArrayObject* b, ArrayObject* t
 
 
 cdef object _rows(Run run, int64_t rows, int number):
-    """Return a matrix with room for so many rows like those of a register."""
+    """Return a matrix with room for `rows` rows like those of a register."""
     cdef npy_intp dims[2]
     cdef Value made = empty()
     dims[0], dims[1] = rows, PyArray_DIM(array_in(run.registers[number].value), 1)
@@ -112,7 +112,7 @@ cdef object _rows(Run run, int64_t rows, int number):
 
 
 cdef Verdict _add(const Step* step) noexcept nogil:
-    """Gather rows, or multiply them; say no where there is no room for more, since more came than was expected."""
+    """Gather rows, or multiply them; return NO if there is no room because more rows came than expected."""
     cdef Sum* sum = <Sum*>step.operands[0]
     cdef int64_t more = PyArray_DIM(sum.more_a, 0)
     if sum.rows == 0 and 2 * more > sum.most:
@@ -133,13 +133,13 @@ cdef Verdict _add(const Step* step) noexcept nogil:
 
 
 cdef void point_to_next(const Step* step) noexcept nogil:
-    """Have the rows that are added next be computed behind those that are gathered already."""
+    """Set the address of the rows that are added next to the end of the gathered rows."""
     cdef Sum* sum = <Sum*>step.operands[0]
     point_to(step, sum.second + sum.rows * (step.strides[2] // step.count))
 
 
 cdef void change_factors(Step* step) noexcept:
-    """Let the other factor be operand 2, whose rows may be computed where they are gathered."""
+    """Exchange the factors, so that the rows of the other one may be computed in place."""
     cdef Sum* sum = <Sum*>step.operands[0]
     sum.first, sum.second = sum.second, sum.first
     step.operands[1], step.operands[2] = step.operands[2], step.operands[1]
@@ -147,7 +147,8 @@ cdef void change_factors(Step* step) noexcept:
 
 
 cdef bint are_gathered(const Step* step) noexcept nogil:
-    """Say whether the rows that a step adds are always copied first: so many are multiplied where they are."""
+    """Return True if the rows that a step adds are always copied first: larger numbers of rows are multiplied in place.
+    """
     return 2 * step.count <= (<const Sum*>step.operands[0]).most
 
 
@@ -163,7 +164,7 @@ cdef inline void _multiply(Sum* sum, ArrayObject* a, ArrayObject* b, int64_t row
 
 
 cdef int close_sums(Run run) except -1:
-    """Note what is gathered in the sums, now that the run is over."""
+    """Note the gathered rows in the sums, now that the run is over."""
     cdef ProductSum made
     cdef int k
     for k in range(len(run.sums)):
@@ -176,7 +177,7 @@ cdef int close_sums(Run run) except -1:
 
 
 cdef bint may_add_to_others(Run run) except -1:
-    """Say whether a run could add to other sums: each is an input, and none gathers rows."""
+    """Return True if a run could add to other sums: each is an input, and none gathers rows."""
     cdef const Sum* sum
     cdef int k
     inputs = {run.program.inputs[k] for k in range(run.program.num_inputs)}
@@ -188,7 +189,7 @@ cdef bint may_add_to_others(Run run) except -1:
 
 
 cdef bint fits_sum(Run run, int number, ProductSum given) except -1:
-    """Say whether a sum is like that of a run in a register."""
+    """Return True if a sum is like that of a run in a register."""
     cdef ProductSum own = sum_in(run.registers[number].value)
     cdef ArrayObject* total = <ArrayObject*><void*>given.total
     if own is None or given.rows or not is_plain(total):
@@ -197,7 +198,7 @@ cdef bint fits_sum(Run run, int number, ProductSum given) except -1:
 
 
 cdef int begin_sum(Run run, int number, ProductSum given) except -1:
-    """Have the sum of a run in a register begin where a given one stands."""
+    """Copy the total of a given sum to the sum of a run in a register."""
     cdef ProductSum own = sum_in(run.registers[number].value)
     cdef ArrayObject* total = <ArrayObject*><void*>own.total
     memcpy(PyArray_DATA(total), PyArray_DATA(<ArrayObject*><void*>given.total), PyArray_NBYTES(total))

@@ -3,7 +3,7 @@
 from tagloom.kernels.native.compiled cimport Instruction
 from tagloom.kernels.native.run cimport Run, Step
 
-cdef enum Transfer:  # what a step copies
+cdef enum Transfer:  # direction in which a step copies
     NEITHER
     FROM_ROW
     TO_ROW

@@ -1,7 +1,7 @@
-"""TensorArrays of which a run of a native program reads and writes elements.
+"""TensorArrays whose elements are read and written by a run of a native program.
 
-The run notes where the elements lie and writes to memory of its own. The arrays themselves change when the run is over,
-so that one that gives up has done nothing to them.
+The run notes the addresses of elements and writes to memory of its own. The arrays themselves change when it is over,
+so that a run that gives up leaves them unchanged.
 """
 
 cimport cython
@@ -33,8 +33,8 @@ cdef enum:
     MOST_ELEMENTS = 0x7FFFFFFF
 
 
-cdef enum:  # deeds of the run, beside those of elements.pxd, which were done before
-    BY_RUN = 2  # bits that they are shifted by
+cdef enum:  # accesses by the run, beside the earlier ones of elements.pxd
+    BY_RUN = 2  # bits by which they are shifted
     WRITES = 4  # WRITTEN
     READS = 8  # READ
 
@@ -50,7 +50,7 @@ cdef struct State:  # of an array in a run
 
 @cython.no_gc
 cdef class TensorArrayRun:
-    """What a run has of an array."""
+    """The state of an array in a run."""
     cdef Elements elements
     cdef Rows rows  # that the elements were, or None
     cdef State state
@@ -63,7 +63,7 @@ cdef class TensorArrayRun:
 
 
 cdef TensorArrayRun _open(Run run, const Instruction* each):
-    """Return what a run has of the array in the first register of an instruction."""
+    """Return the run's state of the array in the first register of an instruction."""
     cdef TensorArrayRun made
     cdef Elements elements
     cdef int number = each.inputs[0]
@@ -91,7 +91,7 @@ cdef TensorArrayRun _open(Run run, const Instruction* each):
 
 
 cdef int _take_slots(Run run, State* state, int64_t count) except -1:
-    """Make room for what is known of so many elements; nothing was done to those that are new."""
+    """Make room for `count` slots; the new ones are empty."""
     cdef Slot* slots = <Slot*>run.arena.take(count, sizeof(Slot))
     if state.count:
         memcpy(slots, state.slots, state.count * sizeof(Slot))
@@ -101,7 +101,7 @@ cdef int _take_slots(Run run, State* state, int64_t count) except -1:
 
 
 cdef int grow_tensor_arrays(Run run) except -1:
-    """Make room where an element is to be written behind the last one."""
+    """Make room where an element is to be written after the last one."""
     cdef TensorArrayRun array
     cdef int64_t i, size
     cdef char* old
@@ -122,7 +122,7 @@ cdef int grow_tensor_arrays(Run run) except -1:
 
 
 cdef int _find_rows(Run run, TensorArrayRun made) except -1:
-    """Take over what is known of elements that are rows of one array."""
+    """Copy the slots of elements that are rows of one array."""
     memcpy(made.state.slots, made.rows.slots, made.rows.count * sizeof(Slot))
     if made.rows.shape is not None:
         made.shape, made.is_known = made.rows.shape, True
@@ -233,7 +233,7 @@ cdef Step* _step(Run run, const Instruction* each, TensorArrayRun array, Act act
 
 
 cdef Verdict _get(const Step* step) noexcept nogil:
-    """Read an element; say no if it has no value."""
+    """Read an element; return NO if it has no value."""
     cdef State* array = <State*>step.operands[0]
     cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
     cdef Slot* slot = &array.slots[index]
@@ -252,7 +252,7 @@ cdef Verdict _get(const Step* step) noexcept nogil:
 
 
 cdef Verdict _put(const Step* step) noexcept nogil:
-    """Write an element for the first time; say no if there is more to it."""
+    """Write an element for the first time; return NO in all other cases, LATER if the array must grow."""
     cdef State* array = <State*>step.operands[0]
     cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
     cdef Slot* slot = &array.slots[index]
@@ -271,7 +271,7 @@ cdef Verdict _put(const Step* step) noexcept nogil:
 
 
 cdef Transfer transfer_in(const Step* step) noexcept nogil:
-    """Say whether a step reads or writes an element of an array that stays where it is."""
+    """Return the direction of a step's transfer for an element at a fixed address."""
     cdef const State* array = <const State*>step.operands[0]
     if step.act != _get and step.act != _put or array.grows and array.block != NULL:
         return NEITHER
@@ -279,7 +279,7 @@ cdef Transfer transfer_in(const Step* step) noexcept nogil:
 
 
 cdef bint are_as_found(Run run) except -1:
-    """Say whether nobody else has done meanwhile what a run that is over has done to elements."""
+    """Return True if no other code has accessed the elements meanwhile that a run, now over, has accessed."""
     cdef TensorArrayRun array
     cdef Element element
     cdef int64_t i, count
@@ -302,14 +302,14 @@ cdef bint are_as_found(Run run) except -1:
 
 
 cdef bint _is_writable(Elements elements, Element element) except -1:
-    """Say whether an element is there, or can be, to which nothing was done."""
+    """Return True if an element without any access is there, or can be."""
     if element is None:
         return elements.may_grow()
     return element.shape is None and element.reader_name is None
 
 
 cdef int close_tensor_arrays(Run run) except -1:
-    """Do to the arrays what a run that is over has done."""
+    """Apply the accesses of a run that is over to the arrays."""
     cdef TensorArrayRun array
     cdef State* state
     cdef int64_t i, last
@@ -332,7 +332,8 @@ cdef int close_tensor_arrays(Run run) except -1:
 
 
 cdef bint _leave_rows(TensorArrayRun array, int64_t written) except -1:
-    """Leave the elements, of which so many were written at most, as rows of one array; say no if they are none."""
+    """Store the elements, of which at most `written` were written, as rows of one array; return False if they are none.
+    """
     cdef Rows found = array.rows
     cdef Rows made
     cdef Slot* slot
@@ -356,7 +357,7 @@ cdef bint _leave_rows(TensorArrayRun array, int64_t written) except -1:
     if written:
         made.shape, made.writer, made.is_ours = array.shape, array.writer, len(array.block) == made.count
         if made.array is not None and not made.is_ours:
-            made.array = array.block[:made.count]  # behind these there was room for more
+            made.array = array.block[:made.count]  # it has room for more elements
     if done & READ:
         made.reader = found.reader or array.reader
     array.elements.rows = made
