@@ -66,7 +66,7 @@ cdef inline void leave(Work* work, Compute compute, double cost, int most_parts)
 
 cdef inline void keep(Work* work, PyObject* memory) noexcept:
     """Keep an object alive until the work is done."""
-    Py_INCREF(memory)  # given back then
+    Py_INCREF(memory)  # released then
     Py_CLEAR(work.kept)  # of a kernel that failed
     work.kept = memory
 

@@ -1,6 +1,6 @@
-/* Includes VECTOR_CODE for each instruction set and type of elements: it finds there what NAME, TARGET, REAL, VECTOR,
-   UNSIGNED (integers of the same size), LANES, MOST_VECTORS and the operations on vectors are. Of MIN and MAX with
-   NaN the result is the second operand. */
+/* Includes VECTOR_CODE for each instruction set and type of elements: it defines NAME, TARGET, REAL, VECTOR,
+   UNSIGNED (integers of the same size), LANES, MOST_VECTORS and the operations on vectors. With NaN the result of MIN
+   and MAX is the second operand. */
 
 #define TARGET __attribute__((target("avx512f,fma")))
 #define MORE_TILES(rows) else if (vectors == 3) TILE(rows, 3); else TILE(rows, 4);

@@ -43,7 +43,7 @@ cdef struct Frame:
     uint32_t num_deferred  # used part of `deferred`
     uint32_t num_arrived  # used part of `invariants`
     uint32_t was_live  # 1 once LoopCond was live in some iteration
-    PyObject* path  # str, owned; NULL until somebody asks
+    PyObject* path  # str, owned; NULL until its first use
     Deferred* deferred  # NextIterations that wait for room in the window, in order of arrival; type.num_nexts
     Deferred* invariants  # constant Enters that have arrived, in order of arrival; type.num_invariants
     int64_t* exits  # by rank: iteration in which the Exit was dead last, NEVER or LEFT

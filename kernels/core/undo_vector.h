@@ -1,4 +1,4 @@
-/* Forgets what each_vector.h has said of one instruction set and one type of elements. */
+/* Undefines the macros of each_vector.h for one instruction set and one type of elements. */
 
 #undef NAME
 #undef REAL

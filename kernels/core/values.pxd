@@ -38,7 +38,7 @@ cdef struct Counters:
     int64_t frames  # frame instances alive now
     int64_t iterations  # iterations alive now
     int64_t allocated  # debug build: all of the above that were ever taken
-    int64_t freed  # debug build: all of the above that were ever given back
+    int64_t freed  # debug build: all of the above that were ever released
 
 
 cdef inline void count_in(Counters* live, int64_t* which) noexcept nogil:
@@ -85,7 +85,7 @@ cdef inline PyObject* pointer(Value value) noexcept nogil:
 
 
 cdef inline void hold(Counters* live, Value* place, Value value) noexcept nogil:
-    """Store `value` in an EMPTY place, with a reference of its own (given back by `drop`)."""
+    """Store `value` in an EMPTY place, with a reference of its own (released by `drop`)."""
     if value.form == OBJECT:
         Py_INCREF(<PyObject*>value.bits)
         count_in(live, &live.values)

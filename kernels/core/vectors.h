@@ -1,5 +1,5 @@
-/* Which vector instructions the processor has, AVX-512 or AVX2 with FMA, found out when this is first asked for; and
-   panels, in which what they read lies side by side. */
+/* Detection of the processor's vector instructions, AVX-512 or AVX2 with FMA, at the first request; and panels, in
+   which the elements that they read lie side by side. */
 
 #ifndef TAGLOOM_VECTORS_H
 #define TAGLOOM_VECTORS_H
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define PANEL_BYTES 256 /* of a row of a packed panel: four vectors of AVX-512 */
-#define AVX2_STRIP 64 /* of a row of a strip, of which panels for AVX2 consist: two vectors, all that a tile reads of it */
+#define AVX2_STRIP 64 /* of a row of a strip, of which panels for AVX2 consist: two vectors, as a tile reads */
 #define MOST_TILE_ROWS 6
 
 #if defined(__GNUC__) && defined(__x86_64__)
@@ -93,7 +93,7 @@ static inline void pack_columns(
         }
 }
 
-/* Writes a matrix as panels of PANEL_BYTES by its rows, side by side; what a last panel has too many is 0.
+/* Writes a matrix as panels of PANEL_BYTES by its rows, side by side; surplus bytes of the last panel are 0.
 
    Each panel is cut into strips of `strip` bytes by its rows, one every `apart` bytes: as wide as the tiles that read
    them, so that a strip is read from end to end, and its lines fill all sets of the cache. A panel is written row by row

@@ -1,5 +1,5 @@
-/* Loops over the channels of a pixel that pooling is made of. They are plain loops, compiled once for each instruction
-   set that vector_bits() may say, since the compiler's vectors for any processor have no choice between two values. */
+/* Loops over the channels of a pixel, for pooling. They are plain loops, compiled once for each instruction
+   set that vector_bits() may return, since the compiler's vectors for any processor cannot choose between two values. */
 
 #ifndef TAGLOOM_CHANNEL_ROWS_H
 #define TAGLOOM_CHANNEL_ROWS_H
@@ -23,7 +23,7 @@
         for (size_t c = 0; c < count; c++) \
             best[c] = (x[c] > best[c]) | (x[c] != x[c]) ? x[c] : best[c]; \
     } \
-    /* The same, and where the larger one was, or the first NaN. */ \
+    /* The same, with the place of the larger one, or of the first NaN. */ \
     static target void keep_place_##name( \
         size_t count, type *restrict best, int32_t *restrict places, const type *restrict x, int32_t place) \
     { \
@@ -33,7 +33,7 @@
             best[c] = larger ? x[c] : best[c]; \
         } \
     } \
-    /* Give an element its share: what there is for the window if it is at the window's place. */ \
+    /* Set an element to the window's value if it is at the window's place, else to 0. */ \
     static target void give_##name( \
         size_t count, type *restrict to, const type *restrict g, const int32_t *restrict places, int32_t place) \
     { \

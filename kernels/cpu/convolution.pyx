@@ -85,7 +85,7 @@ cdef inline size_t _rounded(int64_t size) noexcept nogil:
 
 
 cdef bint _take_room(const void* arguments, int64_t panel, int64_t places, int64_t pixels, Room* room) noexcept nogil:
-    """Take memory for a part, or let the Python kernel try."""
+    """Take memory for a part, or decline, so that the Python kernel runs."""
     cdef const Convolution* c = <const Convolution*>arguments
     room.memory = <char*>aligned_alloc(
         PANEL_BYTES, _rounded(panel) + _rounded(c.buffer) + _rounded(8 * places) + _rounded(8 * pixels) + PANEL_BYTES)

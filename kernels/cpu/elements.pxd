@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 cdef class Element:
     cdef public object value  # None before the first write and after it was cleared
     cdef public tuple shape  # of the last value written; kept after the value is cleared
-    cdef public bint owned  # `value` is a sum that nobody else has seen, so that it may be added to in place
+    cdef public bint owned  # `value` is a sum with no other owner, so that it may be added to in place
     cdef object writer_name  # str of the operation that wrote first, or None
     cdef int64_t writer_iteration
     cdef object reader_name  # str of the operation that read first, or None

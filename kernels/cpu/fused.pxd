@@ -1,4 +1,4 @@
-"""Several elementwise operations as one kernel: the structs of the work that it leaves."""
+"""Structs of the work of fused elementwise operations."""
 
 from numpy cimport npy_intp
 

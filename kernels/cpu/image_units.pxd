@@ -50,7 +50,7 @@ cdef struct Convolution:
     int64_t unit[MOST_RANK]  # rows of the result in a unit
     int64_t unit_images
     int64_t units
-    bint lies  # whether windows are read where the images lie
+    bint lies  # whether windows are read in place in the images
     int64_t step[MOST_RANK]  # elements between neighbours in the memory read
     int64_t image_step
     int64_t buffer  # bytes of a unit that is copied

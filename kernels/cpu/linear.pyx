@@ -291,7 +291,7 @@ cdef void _part_double(const void* product, int part, int parts) noexcept nogil:
 
 cdef inline int _place(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Product* p) except -1:
-    """Make room for a product: a new array, or the one that it is added to if nobody else holds that."""
+    """Make room for a product: a new array, or its addend if that has no other owner."""
     cdef cnp.npy_intp dims[2]
     cdef ArrayObject* total = plain_in(inputs[2]) if p.adds else NULL
     dims[0], dims[1] = p.rows, p.columns

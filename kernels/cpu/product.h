@@ -22,15 +22,15 @@ typedef struct {
     size_t b_row;
     size_t b_step; /* 1, or columns are packed */
     const void *packed; /* panels, as `pack` writes them; or NULL */
-    void *panel; /* where columns are packed before they are used, a panel at a time; NULL: they are read where they lie */
+    void *panel; /* where columns are packed before they are used, a panel at a time; NULL: they are read in place */
     size_t inner;
-    const void *more_a; /* where both factors go on behind the inner dimension, with the same steps; or NULL */
+    const void *more_a; /* continuation of both factors after the inner dimension, with the same steps; or NULL */
     const void *more_b;
     size_t more_inner;
     size_t columns; /* of the whole product */
     void *c; /* row by row */
-    const void *total; /* what the product is added to, like c; or NULL */
-    int in_blocks; /* whether some terms of all columns come after the other; b_step is 1, nothing is packed */
+    const void *total; /* addend of the product, like c; or NULL */
+    int in_blocks; /* whether terms are added in blocks, each for all columns; b_step is 1, nothing is packed */
     const void *sums_before; /* from which the chains go on, like c; or NULL */
 } Factors;
 

@@ -139,7 +139,7 @@ static TARGET void NAME(multiply_rows)(
 
 /* The same for few rows: some terms of all columns after the other, so that the second factor is read from row to row.
 
-   The sums so far are in the product, or elsewhere where that is what they are added to. */
+   The sums so far are in the product, or in other memory where the product is also the addend. */
 static TARGET int NAME(multiply_in_blocks)(const Factors *f, size_t row, size_t rows, size_t column, size_t columns)
 {
     size_t terms = f->inner + (f->more_a ? f->more_inner : 0), done, count, skipped = row * f->columns;
@@ -192,7 +192,7 @@ static TARGET void NAME(multiply_panels)(
     }
 }
 
-/* The same; a left factor that lies column by column is packed, as many rows at a time as the cache behind a core's has
+/* The same; a left factor that lies column by column is packed, as many rows at a time as the next level of cache has
    room for, since all panels of columns are used for them. */
 static TARGET void NAME(multiply)(const Factors *f, size_t row, size_t rows, size_t column, size_t columns)
 {
@@ -203,7 +203,7 @@ static TARGET void NAME(multiply)(const Factors *f, size_t row, size_t rows, siz
     most = most < rows ? most : rows;
     if (f->a_row == 1 && f->a_step >= FAR_STEP && columns >= ENOUGH_COLUMNS)
         left = malloc((most + MOST_TILE_ROWS - 1) / MOST_TILE_ROWS * NAME(left_panel)(inner) * sizeof(REAL));
-    for (size_t count; left != NULL && rows > 0; row += count, rows -= count) { /* else it is read where it lies */
+    for (size_t count; left != NULL && rows > 0; row += count, rows -= count) { /* else it is read in place */
         count = rows < most ? rows : most;
         for (size_t r = 0; r < count; r += LEFT_ROWS)
             NAME(pack_left)(f, row + r, count - r < LEFT_ROWS ? count - r : LEFT_ROWS, more_inner,

@@ -46,7 +46,7 @@ cdef class Reduction:
     cdef bint adds  # float32 or float64
     cdef void* data  # its last argument
     cdef char start[8]  # the element that changes nothing
-    cdef bint over_nothing  # whether a reduction over no elements is that element
+    cdef bint over_nothing  # whether a reduction over no elements is the identity
     cdef bint divides  # whether it is a mean
     cdef bint everything  # whether all axes are reduced
     cdef bint keepdims
@@ -411,7 +411,7 @@ cdef Reduction _describe(str type, dict attrs):
 
 
 cdef Native _find_reduction(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the kernel of a reduction, of SumTo, Unreduce or BroadcastTo and keep what it needs, or return NULL."""
+    """Return the kernel of a reduction, of SumTo, Unreduce or BroadcastTo and keep its objects, or return NULL."""
     dtype = outputs[0]
     if not are_copyable(outputs):
         return NULL

@@ -1,4 +1,4 @@
-/* What is done to short rows, for each of which NumPy's inner loops would be called. */
+/* Operations on short rows, for which NumPy needs a call of an inner loop for each row. */
 
 #ifndef TAGLOOM_ROWS_H
 #define TAGLOOM_ROWS_H

@@ -102,7 +102,7 @@ cdef int run_arrays(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1:
     """Run the inner loop over arrays that broadcast and scalars; return 0 if the inputs are not that.
 
-    Of equally shaped contiguous arrays the result goes into the buffer of one that nobody else holds, if there is one.
+    Of equally shaped contiguous arrays the result goes into the buffer of one without another owner, if there is one.
     """
     cdef ArrayObject* like = _common_shape(node, inputs)
     cdef Type* type = output_type(table, node, 0)

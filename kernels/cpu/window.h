@@ -5,7 +5,7 @@
 
 #include "core/vectors.h"
 
-typedef struct { /* where a row of the left factor has its elements, from its own place on */
+typedef struct { /* offsets of the elements of a row of the left factor, from its own place on */
     const ptrdiff_t *offsets;
     size_t count;
     size_t inner; /* elements in each segment, */
@@ -43,7 +43,7 @@ static inline int tile_rows(int bits, int size, int columns)
 #endif
 
 /* Computes tiles of float32 (size 4) or float64: `rows` rows that begin at `a`, a panel's `columns`. The panel's rows
-   lie `b_step` elements apart, and what a tile reads of them `b_next` from what the one before reads.
+   lie `b_step` elements apart, and the elements that a tile reads of them `b_next` from those of the tile before.
 
    It is added to what is there, if it adds, and to a bias for each column unless that is NULL; with `relu` what is not
    above zero becomes zero, but NaN; and what has nothing above zero in `where`, which lies like `c`, unless that is NULL. */
@@ -64,7 +64,7 @@ static inline void multiply_channels(
     CHOOSE(multiply_channels, (channels, a, s, b, c), (channels, a, s, b, c))
 }
 
-/* What multiply_windows does to a tile in the end, for pixels whose rows of channels follow each other. */
+/* Last operations of multiply_windows on a tile, for pixels whose rows of channels follow each other. */
 static inline void finish_pixels(
     int bits, int size, int pixels, int channels, void *c, const void *bias, int relu, const void *where)
 {

@@ -1,6 +1,6 @@
-// What all kernels share. REAL is float or double; INDEX an unsigned type that counts every element; THREADS of a block.
+// Common definitions. REAL is float or double; INDEX an unsigned type that counts every element; THREADS of a block.
 // Elements of a row are next to each other. Where a row is reduced, LANES threads work on it together, and the block on
-// ROWS rows; these are those of one threadIdx.y, but for kernels of native programs, which define that for each function.
+// ROWS rows; a row has one threadIdx.y, except in kernels of native programs, which define it for each function.
 
 typedef REAL T;
 typedef INDEX Index;
@@ -15,11 +15,11 @@ typedef INDEX Index;
 // The thread's own columns of a row.
 #define EACH_COLUMN(c, width) for (Index c = LANE; c < (width); c += LANES)
 
-// The thread's own elements of all.
+// The thread's own elements of an array.
 #define EACH_ELEMENT(i, count) \
     for (Index i = blockIdx.x * (Index)blockDim.x + threadIdx.x; i < (count); i += gridDim.x * (Index)blockDim.x)
 
-// The rows of a block's threads. Where there are no more, the last is computed again, so that all threads meet.
+// The rows of a block's threads. Threads without a row compute the last one again, so that all meet at barriers.
 #define EACH_ROW(r, rows) \
     for (Index first = blockIdx.x * (Index)(ROWS), r; \
          r = first + ROW < (rows) ? first + ROW : (rows) - 1, first < (rows); \
@@ -43,7 +43,7 @@ struct Add { template <class X> static __device__ inline X of(X a, X b) { return
 struct Larger { template <class X> static __device__ inline X of(X a, X b) { return larger(a, b); } };
 struct Smaller { template <class X> static __device__ inline X of(X a, X b) { return smaller(a, b); } };
 
-// Lets the threads of a row wait for each other; those of a warp need not wait for others.
+// Barrier for the threads of a row; if they are of one warp, only for the warp.
 __device__ inline void wait_for_row(unsigned lanes)
 {
     if (lanes > 32)
@@ -52,7 +52,7 @@ __device__ inline void wait_for_row(unsigned lanes)
         __syncwarp();
 }
 
-// What the threads of a row have, joined. They are next to each other, `lanes` of them, a power of two.
+// The values of a row's threads, joined. The threads are next to each other, `lanes` of them, a power of two.
 template <class Join, class X> __device__ inline X over_row(X mine, unsigned lane, unsigned lanes)
 {
     __shared__ X all[THREADS];

@@ -9,7 +9,7 @@
 
 #define OF(constant) SPLAT(OF_TYPE(constant, REAL))
 
-/* Returns r, n modulo 2^32 or 2^64, and what exp(r) - 1 is more than r, with what the rounding of r has lost. */
+/* Returns r, n modulo 2^32 or 2^64, and exp(r) - 1 - r plus the rounding error of r. */
 static inline TARGET INLINED VECTOR NAME(reduce)(VECTOR x, UNSIGNED *n, VECTOR *more)
 {
     static const REAL terms[] = OF_TYPE(TERMS, REAL);
@@ -31,7 +31,7 @@ static inline TARGET INLINED VECTOR NAME(power_of_2)(UNSIGNED biased)
     return (VECTOR)(biased << OF_TYPE(FRACTION, REAL));
 }
 
-/* 2^n is two factors, of which the last rounds to what is subnormal, or infinite. NaN stays what it is. */
+/* 2^n is two factors, of which the last rounds to a subnormal or infinite result. NaN stays NaN. */
 static inline TARGET INLINED VECTOR NAME(exp)(VECTOR x)
 {
     UNSIGNED n;
@@ -55,7 +55,7 @@ static inline TARGET INLINED VECTOR NAME(tanh)(VECTOR x)
 
 #undef OF
 
-/* Elements side by side; the result may lie where they lie. What is left of them is the end of a vector that overlaps
+/* Elements side by side; the result may have their memory. The rest of them is the end of a vector that overlaps
    the one before, and is read before any is written. */
 #define OVER_ELEMENTS(function) \
     static TARGET void NAME(function##_of_row)(const REAL *x, REAL *y, ptrdiff_t count) \

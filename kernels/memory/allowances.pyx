@@ -30,7 +30,7 @@ cdef class AllowedCall:
         self.pool, self.function = pool, function
         self.allowance.account, self.allowance.limit = store.account, store.current_limit
         if store.account != NULL:
-            store.account.references += 1  # given back when the call is gone
+            store.account.references += 1  # released when the call is gone
 
     def __dealloc__(self):
         if self.allowance.account != NULL:

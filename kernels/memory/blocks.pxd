@@ -42,7 +42,7 @@ cdef struct Allowance:  # memory for a kernel that another thread than the loop'
     pthread_t thread
     Account* account  # as in `Store`, whose account is the loop thread's
     int64_t limit
-    int64_t held  # bytes that the kernel has taken and not given back
+    int64_t held  # bytes that the kernel has taken and not freed
     int64_t refused  # bytes that it wanted to hold when it was refused some
     int64_t refusals
     Allowance* next
@@ -51,12 +51,12 @@ cdef struct Allowance:  # memory for a kernel that another thread than the loop'
 cdef struct Block:  # header directly before the data
     size_t size  # bytes asked for
     size_t capacity  # bytes of data there is room for
-    Block* next  # free block of the same size class, given back before this one
-    Block* newer  # the one given back after it
+    Block* next  # free block of the same size class, freed before this one
+    Block* newer  # the one freed after it
     uint32_t size_class  # which free list it goes to
     uint32_t handed_over  # to the caller: no longer counted
     Account* account  # on which it counts; NULL for none, and in a free block
-    int64_t freed_at  # `Store.steps` when it was given back
+    int64_t freed_at  # `Store.steps` when it was freed
     uint64_t unused  # the data begins at a multiple of 64 bytes
 
 
@@ -64,7 +64,7 @@ cdef struct Budget:  # counts against one limit: of a store, or of several that 
     int64_t live  # bytes in use of all its stores
     int64_t peak  # largest `live`
     int64_t limit  # bytes that no allocation may take `live` beyond; NO_LIMIT for none
-    int64_t given  # how often anything was given back
+    int64_t given  # number of times that memory was freed
     int64_t reserved  # bytes that open accounts should still need
     int64_t references  # stores and SharedLimits that have it; freed with the last one
     Store* stores  # that share it

@@ -294,7 +294,7 @@ class MemoryLimitError(MemoryError):
     Attributes
     ----------
     wanted, live, limit : int
-        Bytes: of the array, of what was counted before, and of the limit.
+        Bytes: of the array, in use before, and of the limit.
     device : str
         Device of the memory.
     """
@@ -316,8 +316,8 @@ cdef class ExternalCharge:
 def hand_over(array):
     """Return an array of which the caller's reference is the only one as the user may keep and change it.
 
-    An array that owns its memory is given as it is and no longer counts; an adopted one is given back as it came,
-    if nobody else has it; anything else is copied.
+    An array that owns its memory is returned itself and no longer counts; for an adopted view its array is returned,
+    if it has no other owner; all others are copied.
 
     Parameters
     ----------

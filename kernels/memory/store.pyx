@@ -286,14 +286,14 @@ cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
 
 
 cdef void _clear(void* data, size_t size) noexcept nogil:
-    """Write zeros to a large block that nobody else has seen, whose pages may have to be found first."""
+    """Write zeros to a large new block, whose pages may not be mapped yet."""
     cdef void* thread = PyEval_SaveThread()
     memset(data, 0, size)
     PyEval_RestoreThread(thread)
 
 
 cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:
-    """Return room for `size` bytes that begins as `data`, which is given back; NULL with nothing done if there is none."""
+    """Return room for `size` bytes that begins as `data`, which is freed; NULL with nothing done if there is none."""
     cdef Store* store = <Store*>ctx
     cdef Block* old = <Block*>data - 1
     if data == NULL:

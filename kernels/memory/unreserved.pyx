@@ -68,9 +68,9 @@ def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
 cpdef charge_reader(Pool pool, array):
     """Move a saved array to the account of the iteration that reads it, as if that iteration had brought it back.
 
-    The memory gate lets iterations begin by what earlier ones took. A backward iteration that finds its saved values
+    The memory gate starts iterations by the needs of earlier ones. A backward iteration that finds its saved values
     still in memory takes nothing to read them; without this charge it would seem to need less than later ones,
-    whose values have left and come back on their accounts, and the gate would let too many begin.
+    whose values have left and come back on their accounts, and the gate would start too many.
 
     Parameters
     ----------

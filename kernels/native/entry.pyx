@@ -25,7 +25,7 @@ from tagloom.kernels.native.tensor_arrays cimport are_as_found, close_tensor_arr
 cdef int64_t FIRST = 1000000  # nanoseconds of the first slice, which runs where the step does, as long as a drain may
 cdef int64_t FIRST_OF_SHARED = 150000  # of one whose works threads share in each iteration
 cdef int64_t SLICE = 5000000  # nanoseconds of the others, on a thread of a pool
-cdef int64_t LONGEST = 50000000  # nanoseconds that a thread goes on for if nobody wants anything else of it
+cdef int64_t LONGEST = 50000000  # nanoseconds of a thread's turn if no other work waits for it
 cdef int64_t SHORT = 500000  # nanoseconds where there is none
 
 cdef enum:

@@ -42,7 +42,7 @@ cdef enum:
 
 
 cdef class KeptRuns:
-    """The runs of a program that nobody is in.
+    """The runs of a program that are not under way.
 
     Its program does not know of them, since each of them knows the program.
     """

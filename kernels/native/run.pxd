@@ -120,7 +120,7 @@ cdef class Run:
     cdef Counters held  # counts of the values in its registers; not counted by a machine
     cdef Execution execution
     cdef Team team  # which shares its long works
-    cdef bint is_shared  # whether there are any
+    cdef bint is_shared  # whether it has long works
     cdef bint is_long  # a step may keep an event loop waiting
     cdef bint has_homes  # its inputs have memory of their own, so that others can be copied there
     cdef int64_t uses  # of a cluster: how often it ran
@@ -133,7 +133,7 @@ cdef class Run:
     cdef int used  # cells
     cdef list opaque  # first and last addresses of memory that works see, and their steps
     cdef object compilation  # of its steps, or None
-    cdef bint is_listed  # whether code for them was looked for
+    cdef bint is_listed  # whether compiled code for its steps was looked for
     cdef list written  # Series that it writes
     cdef list writers  # addresses of their Writers
     cdef list shapes  # for each, the register of its values, and the array in it or None

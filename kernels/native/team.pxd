@@ -1,4 +1,4 @@
-"""Threads that share the long works of one run."""
+"""Team of threads for the long works of one run."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -11,8 +11,8 @@ cdef enum:
 cdef struct Team:
     int64_t job  # a number for each work, how many parts it has, and which is next: 32, 16 and 16 bits
     int64_t done  # parts of it
-    int64_t over  # whether helpers are to stop
-    int64_t left  # whether one has left, so that another slice would have more
+    int64_t over  # whether helpers must stop
+    int64_t left  # whether a helper has left, so that another slice would have more helpers
     int threads  # that the slice has, if all come
     Compute compute
     const void* arguments

@@ -48,7 +48,7 @@ cdef enum:  # the arguments of _do_shared, by index
     COMPUTE  # function of the work
     ARGUMENTS  # pointer to the work's own arguments
     PARTS  # most parts of the work
-    NUM_GIVEN  # number of these; only RESULT and DECLINED, written by _do_shared, are used behind them
+    NUM_GIVEN  # number of these; only RESULT and DECLINED, written by _do_shared, are used after them
 
 # For compiled code, in bytes: size of all arguments of _do_shared, size of the first NUM_GIVEN, offset of COMPUTE.
 SHARED_LAYOUT = (sizeof(uint64_t) * MOST_ARGUMENTS, sizeof(uint64_t) * NUM_GIVEN, sizeof(uint64_t) * COMPUTE)

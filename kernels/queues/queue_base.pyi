@@ -25,7 +25,7 @@ def is_kept(value: Any, pool: Pool | None) -> bool:
     """
 
 def frozen_copy(value: Any) -> Any:
-    """Return a copy that nobody may write to."""
+    """Return a read-only copy."""
 
 class Rows:
     """Elements that are rows of arrays, from `start` on."""

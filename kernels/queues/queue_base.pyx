@@ -2,7 +2,7 @@
 
 An element enters or leaves when the instance that puts or takes it goes on, not when it is woken, so a wait that is
 cancelled loses and doubles nothing (rule 129). Only a batch that does not fit at once is moved piece by piece when it
-is at the head (rule 126), or that would hold the event loop up; what it has gathered goes back when it is given up.
+is at the head (rule 126), or that would hold the event loop up; its gathered elements go back when it is given up.
 """
 
 from asyncio import get_running_loop

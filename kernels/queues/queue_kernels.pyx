@@ -131,7 +131,7 @@ cdef int _take_rows(
 cdef int _hand_out(
         const Table* table, const Node* node, Ring ring, Py_ssize_t count, int batched, Counters* live,
         Value* outputs) except -1:
-    """Take the next elements out as outputs; `batched` is 1 where these have a dimension for them."""
+    """Take the next elements out as outputs; `batched` is 1 where the outputs have a dimension for them."""
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef tuple shape
     cdef char* made

@@ -185,7 +185,7 @@ cdef object _call(
 cdef inline size_t _argument(PyObject** place, object argument) noexcept:
     """Put an argument of a call in its place, with a reference; return how many that is."""
     place[0] = <PyObject*>argument
-    Py_INCREF(place[0])  # given back after the call
+    Py_INCREF(place[0])  # released after the call
     return 1
 
 

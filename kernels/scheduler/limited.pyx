@@ -236,7 +236,7 @@ cdef class LimitedMachine(StepMachine):
         """Make ready one instance or iteration for which there is room by now; return True if there is one."""
         cdef Parked each
         if self.seen == self.gate.store.budget.given:
-            return False  # nothing was given back since this was last looked at
+            return False  # no memory was freed since the last look
         for i, each in enumerate(self.parked):
             if each.need <= self._limit_for(each.ready) - self.gate.store.budget.live:
                 return self._unpark(i) == 0

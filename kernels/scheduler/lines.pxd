@@ -8,7 +8,7 @@ from tagloom.kernels.scheduler.ready cimport Ready
 
 
 cdef class OperationLine:
-    cdef Iteration* front  # of the instance that was let go on; alive, since that is not over
+    cdef Iteration* front  # of the instance under way; alive, since the instance is not over
     cdef uint64_t resource  # for which it waits: the first input
     cdef object behind  # a deque of _Behind: instances that have all their inputs, the first first
 

@@ -18,7 +18,7 @@ class OpTask(asyncio.Future[Any]):
     name : str
         The instance: ``node@frame/iteration``.
     convert : callable, optional
-        Makes the result from the source's; called in the context of whoever made the OpTask.
+        Makes the result from the source's; called in the context of the OpTask's creator.
     give_up : callable, optional
         Called instead if the OpTask is cancelled, even if the source had its result by then.
     is_over : callable, optional
@@ -49,7 +49,7 @@ class OpTask(asyncio.Future[Any]):
         finished: Callable[[OpTask], object] | None = None,
     ) -> None: ...
     def get_name(self) -> str:
-        """Return ``node@frame/iteration``, unless it was renamed."""
+        """Return the task's name, ``node@frame/iteration`` unless it was renamed."""
 
     def set_name(self, value: object) -> None:
         """Set the name."""

@@ -1,8 +1,8 @@
 """OpTask: a waiting operation instance, as the tools of asyncio see one.
 
 An instance that waits for a future needs no coroutine and no turn of the event loop to wait in. It should still be
-found by whoever looks for tasks: a debugger that lists them, ``asyncio.run`` that cancels what is left, a scope that
-cancels what it started. They take whatever has a Task's methods, and a few of its private fields besides.
+found by tools that look for tasks: a debugger that lists them, ``asyncio.run`` that cancels the rest, a scope that
+cancels the tasks it started. They accept any object with a Task's methods, and a few of its private fields.
 """
 
 import sys

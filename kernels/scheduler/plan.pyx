@@ -328,7 +328,7 @@ cdef int _build_templates(CompiledPlan self) except -1:
 
 
 cdef int _build_edges(CompiledPlan self) except -1:
-    """Lay out the edges; those into SERIES_EXIT and TRIP_COUNT carry nothing and are left out."""
+    """Lay out the edges, except those into SERIES_EXIT and TRIP_COUNT, which carry nothing."""
     cdef Table* table = &self.table
     cdef uint32_t at = 0
     cdef uint32_t control = 0

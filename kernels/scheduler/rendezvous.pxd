@@ -6,7 +6,7 @@ of iterations of them. An Endpoint owns the value that was sent and the key of t
 process. It refers to the instance that waits here, never to the sender's memory.
 
 A channel may be remote: its other end is in another process, the *peer*. Its Sends go to the outbox, and are complete when a
-transport has taken their messages; messages of its peer are delivered, and wait here for their Recv, or are what it waits for.
+transport has taken their messages; messages of its peer are delivered, and wait here for their Recv, or for it to come.
 
 See docs/design/0009-devices.md and docs/design/0054-endpoints.md.
 """
@@ -68,7 +68,7 @@ cdef struct RendezvousTable:
     Counters* live  # of the process; NULL before the first machine joins
     bint id_collision  # two different frames have one id
     bint closed  # the step is over: messages delivered later are dropped
-    uint32_t* runnable  # ring: numbers of the machines that have ready instances, once each; owned, NULL if nobody asks
+    uint32_t* runnable  # ring: numbers of the machines that have ready instances, once each; owned, NULL if unused
     uint32_t first_runnable  # position of the oldest
     uint32_t num_runnable
     uint32_t most_runnable  # length of the ring: one place for each machine

@@ -25,7 +25,7 @@ cdef str frame_path_of(Frame* frame, CompiledPlan compiled):
             name = compiled.plan.frames[frame.type - compiled.table.frames].name
             path = frame_path(frame_path_of(frame.parent.frame, compiled), frame.parent.number, name)
         frame.path = <PyObject*>path
-        Py_INCREF(frame.path)  # given back by close_frame
+        Py_INCREF(frame.path)  # released by close_frame
     return <str><PyObject*>frame.path
 
 

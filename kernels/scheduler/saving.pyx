@@ -93,7 +93,7 @@ cdef Series _series_of(Frame* frame, int rank):
     if frame.series[rank] == NULL:
         series = Series()
         frame.series[rank] = <PyObject*>series
-        Py_INCREF(frame.series[rank])  # given back by close_frame
+        Py_INCREF(frame.series[rank])  # released by close_frame
     return <Series><PyObject*>frame.series[rank]
 
 

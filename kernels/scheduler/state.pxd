@@ -46,7 +46,7 @@ cdef class StepState:
     cdef Work work  # scratch: the work that a C kernel leaves
     cdef readonly set offloaded  # OffloadedWork: handed over and not yet delivered
     cdef int64_t tickets  # instances that went on their way so far
-    cdef int64_t looks  # of them, those whose outputs the guard looks at
+    cdef int64_t looks  # of them, instances whose outputs the guard checks
     cdef Rendezvous rendezvous  # None: it is alone
     cdef readonly object guard  # called with floating outputs, or None
     cdef readonly object swap  # keeps saved values and reads them, or None; see tagloom.swap.swapper

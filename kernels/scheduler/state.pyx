@@ -81,7 +81,7 @@ cdef class PendingInstance:
             m.outputs[o] = take(&self.outputs[o])
 
     cdef void forget_outputs(self) noexcept:
-        """Drop the outputs of the instance; nobody waits for them any more."""
+        """Drop the outputs of the instance, for which no code waits any more."""
         cdef uint32_t o
         for o in range(self.num_outputs):
             drop(self.live, &self.outputs[o])

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 class TimeSlices:
-    """Shares one event loop among all steps that run on it.
+    """Shares one event loop among all of its steps.
 
     However many steps there are, together they take one slice of time in each turn of the loop, first come first
     served; a step that comes when the slice is used up waits. So the host application's lag does not grow with the

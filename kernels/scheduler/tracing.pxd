@@ -16,8 +16,8 @@ cdef struct Span:
     int64_t iteration
     int64_t begin  # nanoseconds on the monotonic clock
     int64_t end
-    int64_t bytes  # held by the step when the span ended; -1 where nobody looked
-    int64_t iterations  # of all loops of the step in flight then; -1 where nobody looked
+    int64_t bytes  # held by the step when the span ended; -1 where not measured
+    int64_t iterations  # of all loops of the step in flight then; -1 where not measured
     uint32_t step  # index in Recorder.steps
     uint32_t node
     uint8_t dead  # 0 or 1

@@ -10,7 +10,7 @@ class Recorder:
     def capacity(self) -> int: ...
     @property
     def recorded(self) -> int:
-        """Spans ever recorded, those included that had to make room."""
+        """Number of spans ever recorded, including spans overwritten by later ones."""
 
     @property
     def steps(self) -> list[tuple[Any, int]]:

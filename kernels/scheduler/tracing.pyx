@@ -65,7 +65,7 @@ cdef class Recorder:
         cdef Span* place = &self.spans[self.recorded % self.capacity]
         cdef PyObject* old = place.path
         span.path = <PyObject*>path
-        Py_INCREF(span.path)  # given back when overwritten, or with the ring
+        Py_INCREF(span.path)  # released when overwritten, or with the ring
         place[0] = span
         self.recorded += 1
         Py_XDECREF(old)

@@ -38,7 +38,7 @@ cdef struct Inbox:  # where one step finds the tasks that are done; guarded by t
 
 
 cdef struct Line:  # the work of one session; guarded by the pool's lock
-    Task* first  # tasks with parts that nobody has taken
+    Task* first  # tasks with parts that no thread has taken
     Task* last
     Line* next  # in the ring of lines with such tasks
 
@@ -49,7 +49,7 @@ cdef struct Pool:
     Line* first  # the line whose turn it is; NULL where no work waits, which works under way look at
     Line* last
     int busy  # threads at work
-    int offered  # parts that nobody has taken
+    int offered  # parts that no thread has taken
     int num_threads  # that have begun
     int* cores  # where each of them took its last part; -1 before
     bint awake  # a thread looks for work without sleeping
@@ -92,7 +92,7 @@ cdef class Workers:
     cdef readonly double nanoseconds  # least cost of work that is handed over
     cdef Line line  # tasks that the session's steps have handed over
     cdef Inbox orphans  # where tasks go whose step is gone
-    cdef int vain  # waits to come in which nobody looks at the inbox before sleeping
+    cdef int vain  # waits to come without a look at the inbox before sleeping
     cdef bint is_stranded  # the threads that had the session's work are those of another process
     cdef set lost  # OffloadedWorks whose step is gone and that a thread still works on
 

@@ -1,4 +1,4 @@
-// Definitions for kernels of native programs, compiled in front of a kernel written by the modules in this folder.
+// Definitions for kernels of native programs, compiled before a kernel written by the modules in this folder.
 //
 // One block of threads runs a whole loop. Each thread has its own copy of every value without dimensions, an "element",
 // so all threads take the same branches; the threads share the arrays. A launch ends when the program ends or gives up,
@@ -12,7 +12,7 @@ enum { SUSPENDED, ENDED, GAVE_UP, NO_ROOM };
 #define EACH(i, count) for (int i = threadIdx.x; i < (count); i += blockDim.x)
 
 // Loop over the elements that this thread computes together with `by - 1` neighbours. All threads do the same number
-// of iterations, as required by shuffles and barriers inside: those without an element left repeat the last one.
+// of iterations, as required by shuffles and barriers inside: threads without an element left repeat the last one.
 #define EACH_BY(by, i, count) \
     for (int first = 0, i; \
          i = first + int(threadIdx.x / (by)) < (count) ? first + int(threadIdx.x / (by)) : (count) - 1, first < (count); \
