@@ -42,14 +42,14 @@ cdef struct Counters:
 
 
 cdef inline void count_in(Counters* live, int64_t* which) noexcept nogil:
-    """Count one more of `which`, a field of `live`."""
+    """Increment `which`, a field of `live`."""
     which[0] += 1
     if TAGLOOM_DEBUG:
         live.allocated += 1
 
 
 cdef inline void count_out(Counters* live, int64_t* which) noexcept nogil:
-    """Count one less of `which`, a field of `live`."""
+    """Decrement `which`, a field of `live`."""
     which[0] -= 1
     if TAGLOOM_DEBUG:
         live.freed += 1

@@ -1,1 +1,1 @@
-"""C kernels; the modules beside this one with a stub have something for Python."""
+"""C kernels; the modules beside this one with a stub have functions for Python."""

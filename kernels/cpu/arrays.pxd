@@ -44,7 +44,7 @@ cdef enum:
 
 
 cdef inline ArrayObject* array_in(Value value) noexcept nogil:
-    """Return the array that a value holds, borrowed, or NULL if it is a scalar."""
+    """Return the array held by a value, borrowed, or NULL for a scalar."""
     return <ArrayObject*>value.bits if value.form == OBJECT else NULL
 
 
@@ -71,7 +71,7 @@ cdef inline bint same_shape(ArrayObject* a, ArrayObject* b) noexcept nogil:
 
 cdef inline ArrayObject* new_array(
         Counters* live, const Type* type, int rank, const cnp.npy_intp* dims, Value* place) except NULL:
-    """Put a new array into an EMPTY place, which owns it, and return it."""
+    """Put a new array into an EMPTY place as its owner, and return the array."""
     Py_INCREF(type.descr)  # stolen by the new array
     array = PyArray_NewFromDescr(&PyArray_Type, <DescrObject*>type.descr, rank, dims, NULL, NULL, 0, NULL)
     hold(live, place, object_value(<PyObject*>array))

@@ -1,4 +1,4 @@
-"""Products by BLAS, which is SciPy's; loaded when the first product is prepared that it computes.
+"""Products by SciPy's BLAS, loaded when the first product that needs BLAS is prepared.
 
 Most programs do without it: where there are vector instructions, BLAS computes only products of few columns and long
 sums, and SciPy would take a third of the time that the whole engine takes to import.

@@ -1,5 +1,5 @@
 /* Loops over the channels of a pixel, for pooling. They are plain loops, compiled once for each instruction
-   set that vector_bits() may return, since the compiler's vectors for any processor cannot choose between two values. */
+   set of vector_bits(), since the compiler's vectors for any processor cannot choose between two values. */
 
 #ifndef TAGLOOM_CHANNEL_ROWS_H
 #define TAGLOOM_CHANNEL_ROWS_H

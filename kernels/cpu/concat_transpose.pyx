@@ -1,4 +1,4 @@
-"""Kernels that only move elements: concat, split, transpose."""
+"""Kernels that move elements without computation: concat, split, transpose."""
 
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint32_t, uint64_t

@@ -321,7 +321,7 @@ cdef void _sum_channels(const Convolution* c, Segments* s, int part, int parts, 
 
 
 cdef inline double _cost(const Convolution* c) noexcept nogil:
-    """Return the nanoseconds that a convolution takes, about."""
+    """Return an estimate of the nanoseconds of a convolution."""
     cdef int64_t pixels = c.images * num_pixels(c)
     return product_cost(pixels, num_places(c) * c.inner, c.groups * c.outer, c.size)
 
@@ -337,7 +337,7 @@ cdef inline bint _has_rank(ArrayObject* array, const Settings* settings) noexcep
 cdef void _result_dims(
         const Convolution* c, const Settings* settings, const int64_t* sizes, int64_t channels,
         cnp.npy_intp* dims) noexcept nogil:
-    """Write the shape of images of so many channels."""
+    """Write the shape of images with a number of channels."""
     cdef int d
     dims[0] = c.images
     for d in range(settings.rank):

@@ -44,7 +44,7 @@ class Elements:
         """Return True if values of a shape may be written."""
 
     def begin_writing(self, size: int, shape: tuple[int, ...]) -> None:
-        """Make room for so many elements, of which some will be written with values of a shape."""
+        """Make room for `size` elements, some of which will be written with values of a shape."""
 
     def begin(self, count: int) -> None:
         """Begin with elements to which nothing was done."""
@@ -53,7 +53,7 @@ class Elements:
         """Make room for `count` elements, if there are fewer."""
 
     def arrays(self) -> list[Any]:
-        """Return the arrays that hold the values."""
+        """Return the arrays with the values."""
 
     def write_rows_quickly(self, rows: Any, name: str, iteration: int) -> int:
         """Write rows, of a shape that may be written, to the elements from 0 on; return how many were written."""

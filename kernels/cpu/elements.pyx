@@ -113,7 +113,7 @@ cdef class Elements:
             self.all().extend([Element() for _ in range(count - self.count)])
 
     def arrays(self):
-        """Return the arrays that hold the values."""
+        """Return the arrays with the values."""
         if self.rows is not None:
             return [] if self.rows.array is None else [self.rows.array]
         return [element.value for element in self.made if element.value is not None]
@@ -125,7 +125,7 @@ cdef class Elements:
         return self.made
 
     def write_rows_quickly(self, rows, str name, int64_t iteration):
-        """Write rows, of a shape that may be written, to the elements from 0 on; stop where there is something special.
+        """Write rows, of a shape that may be written, to the elements from 0 on; stop at a special case.
 
         Returns
         -------
@@ -170,7 +170,7 @@ cdef class Elements:
         return found.reader is None or found.reader == reader
 
     cdef object read_rows(self, str name, int64_t iteration):
-        """Read all elements, which are the rows of one array; return that."""
+        """Read all elements, the rows of one array, and return the array."""
         cdef Rows found = self.rows
         cdef Rows made = new_rows(found.count)
         cdef Slot* slot
@@ -266,7 +266,7 @@ cdef int _read(
 
 cdef int _write(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Write one element and pass the flow on."""
+    """Write an element and pass the flow on."""
     cdef Elements array = _array_in(table, node, inputs)
     cdef int64_t iteration = iteration_of(&table.frames[node.frame], inputs - node.slot).number
     cdef int64_t index

@@ -1,4 +1,4 @@
-"""Elementwise kernels that no single NumPy loop does."""
+"""Elementwise kernels without a single NumPy loop for the operation."""
 
 from numpy cimport npy_intp
 

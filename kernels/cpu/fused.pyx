@@ -294,7 +294,7 @@ cdef int _make_results(Program program, const Table* table, const Node* node, Co
 
 
 cdef inline void _round(const Run* run, cnp.npy_intp rows) noexcept nogil:
-    """Run all steps over one block."""
+    """Run all steps over a block."""
     cdef int first = run.num_registers - run.num_steps
     cdef int i
     for i in range(run.num_steps):

@@ -7,4 +7,4 @@ def is_own_product(terms: int) -> bool:
     """Return True if sums of `terms` terms are computed by vector instructions of our own, and in one piece."""
 
 def limit_vectors(bits: int) -> int:
-    """Compute with vectors of at most so many bits, for tests; return how many they have now, 0 for BLAS alone."""
+    """Compute with vectors of at most `bits` bits, for tests; return the bits of the vectors now, 0 for BLAS alone."""

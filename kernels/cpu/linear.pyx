@@ -337,7 +337,7 @@ cdef inline int _most_parts(const Product* p) noexcept nogil:
 
 
 cdef double product_cost(int64_t rows, int64_t inner, int64_t columns, size_t itemsize) noexcept nogil:
-    """Return the nanoseconds that a product should take on one core."""
+    """Return the expected nanoseconds of a product on one core."""
     # No integer is too large: each side of a product, and it itself, lie in memory.
     cdef int64_t moved = (rows + columns) * inner + rows * columns
     return itemsize * max(rows * columns * inner * (PACE / sizeof(float)), moved * MOVE)
@@ -386,14 +386,14 @@ cdef int multiply_columns(
 
 
 cdef int require_blas_for_sums(int columns) except -1:
-    """Load BLAS if products of so many columns may be computed by it, however many rows are multiplied."""
+    """Load BLAS if a product with `columns` columns may need it, for any number of rows."""
     if not _bits or columns < FEW:
         require_blas()
     return 0
 
 
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil:
-    """Return the product that a work computes, or NULL if it is other work."""
+    """Return the product computed by a work, or NULL for other work."""
     return <const Product*>arguments if compute == _part_float or compute == _part_double else NULL
 
 
@@ -474,7 +474,7 @@ def is_own_product(int64_t terms):
 
 
 def limit_vectors(int bits):
-    """Compute with vectors of at most so many bits, for tests; return how many they have now, 0 for BLAS alone."""
+    """Compute with vectors of at most `bits` bits, for tests; return the bits of the vectors now, 0 for BLAS alone."""
     global _bits
     if min(bits, product_bits()) == 0:
         require_blas()  # for products that are prepared already

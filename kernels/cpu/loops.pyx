@@ -327,7 +327,7 @@ cdef Loop _find_wrapped(str type, list inputs, list outputs, void** data, Arena 
 
 
 cdef Loop _wrap(str name, dtype, bint divides, void** data, Arena arena) except *:
-    """Return a loop that runs one of NumPy's, of two operands and a result of one dtype."""
+    """Return a loop that runs a NumPy loop of two operands and a result of one dtype."""
     cdef void* inner_data = NULL
     cdef Loop inner = find_native_loop(name, [dtype.num] * 3, &inner_data)
     cdef Wrapped* wrapped

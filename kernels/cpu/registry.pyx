@@ -27,7 +27,7 @@ def registered_types():
 
 
 def values_read(str type):
-    """Return the inputs that a C kernel looks at before it leaves its work; None if that depends on more."""
+    """Return the inputs that a C kernel reads before it leaves its work; None if they depend on more than the type."""
     cdef _Entry entry = _natives.get(type)
     return entry.reads if entry is not None else () if type in _loops else None
 

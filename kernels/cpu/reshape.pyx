@@ -163,7 +163,7 @@ cdef struct Filling:  # of an array with one value
 
 cdef int _fill(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Make an array of one value."""
+    """Make an array with a single value."""
     cdef size_t size = input_type(table, node, 1).itemsize
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef Filling* filling = <Filling*>work.arguments

@@ -38,7 +38,7 @@ cdef fused real:
 
 
 cdef int _load(Arithmetic* found, int number) except -1:
-    """Find the loops for one element type."""
+    """Find the loops for an element type."""
     found.add.loop = find_native_loop("add", [number] * 3, &found.add.data)
     found.subtract.loop = find_native_loop("subtract", [number] * 3, &found.subtract.data)
     found.multiply.loop = find_native_loop("multiply", [number] * 3, &found.multiply.data)

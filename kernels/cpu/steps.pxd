@@ -142,7 +142,7 @@ cdef inline void _broadcast(const Register* operand, const Register* made, npy_i
 
 
 cdef inline void run_step(const Step* step, const Register* registers, const Register* made, npy_intp rows) noexcept nogil:
-    """Run one step over the current block."""
+    """Run a step over the current block."""
     if step.code == APPLY:
         _apply(step, registers, made, rows)
     elif step.code == SIGMOID:

@@ -14,8 +14,9 @@ cdef struct Walk:
 
 cdef inline void lay_out(
         Walk* walk, const npy_intp* dims, int rank, size_t itemsize, const bint* fixed, bint reduces) noexcept nogil:
-    """Walk over a plain array of `dims` and one without the dimensions that are `fixed`; the latter is the target
-    if it `reduces`, else the source."""
+    """Lay out a walk over a plain array of `dims` and an array without its `fixed` dimensions, the target if it
+    `reduces`, else the source.
+    """
     cdef npy_intp* whole = &walk.source[0] if reduces else &walk.target[0]
     cdef npy_intp* part = &walk.target[0] if reduces else &walk.source[0]
     cdef npy_intp step = itemsize
@@ -33,7 +34,7 @@ cdef inline void lay_out(
 
 
 cdef inline void _merge(Walk* walk) noexcept nogil:
-    """Drop dimensions of size 1 and make one of two that both operands go through as one."""
+    """Drop dimensions of size 1 and merge pairs that both operands traverse as one."""
     cdef int kept = 0
     cdef int d, last
     for d in range(walk.rank):

@@ -1,4 +1,4 @@
-"""Elements of an array that do not lie in order, and the copies that make them."""
+"""Elements of an array out of order, and the copies that put them in order."""
 
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
@@ -69,7 +69,7 @@ cdef inline void copy_window_part(const void* arguments, int part, int parts) no
 
 cdef inline int copy_window_to(
         const Table* table, const Window* window, size_t itemsize, char* target, Work* work, Value* output) noexcept nogil:
-    """Copy the elements in order, or leave that; there is at least one, and at least one dimension."""
+    """Copy the elements in order, or leave the work; there is at least one element, and at least one dimension."""
     cdef WindowCopy* copy = <WindowCopy*>work.arguments
     cdef npy_intp count = product(window.dims, 0, window.rank)
     copy.window, copy.itemsize, copy.target = window[0], itemsize, target

@@ -1,4 +1,4 @@
-"""Calls that other threads make for the loop's."""
+"""Calls made by other threads for the event loop's thread."""
 
 from collections.abc import Callable
 from typing import Any

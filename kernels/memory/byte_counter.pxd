@@ -1,4 +1,4 @@
-"""Counts of memory that NumPy knows nothing of."""
+"""Counts of memory that is not NumPy's."""
 
 from tagloom.kernels.memory.blocks cimport Block
 from tagloom.kernels.memory.pool cimport Pool

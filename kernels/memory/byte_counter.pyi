@@ -22,4 +22,4 @@ class ByteCounter(Pool):
         """
 
     def refuse(self, nbytes: int) -> None:
-        """Note that there was no memory for bytes that the limit would leave room for, and that count no longer."""
+        """Note that there was no memory for bytes within the limit, whose charge has been dropped."""

@@ -15,7 +15,7 @@ from tagloom.kernels.memory.pool cimport Pool
 
 @cython.no_gc
 cdef class ByteCounter(Pool):
-    """Counts the memory of a device, which others take and free.
+    """Counts the memory of a device that a library allocates and frees.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ cdef class ByteCounter(Pool):
         return made
 
     def refuse(self, int64_t nbytes):
-        """Note that there was no memory for bytes that the limit would leave room for, and that count no longer."""
+        """Note that there was no memory for bytes within the limit, whose charge has been dropped."""
         self.store.refused, self.store.short = nbytes, self.store.live + nbytes
         self.store.refusals += 1
 

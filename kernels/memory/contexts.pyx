@@ -72,7 +72,7 @@ cdef class KernelContexts:
 
 
 cdef PyObject* enter(object context) except? NULL:
-    """Enter a private context; return the one that this thread was in, borrowed, NULL for none, as `leave` wants it."""
+    """Enter a private context; return the thread's previous context for `leave`, borrowed, NULL for none."""
     global inside
     cdef PyObject* around = inside
     PyContext_Enter(<PyObject*>context)

@@ -141,7 +141,7 @@ cdef class Pool:
 
     @property
     def limit(self):
-        """Bytes that `used_bytes` may reach, None for any number; it can be changed at any time unless it is shared.
+        """Upper bound of `used_bytes`, None for no bound; it can be changed at any time unless it is shared.
 
         Adopted arrays and such a change may exceed it, and then everything is refused until enough is freed.
         """
@@ -167,7 +167,7 @@ cdef class Pool:
 
     @property
     def refusals(self):
-        """Number of arrays that the limit has refused. A MemoryError that does not change it came from elsewhere."""
+        """Number of arrays that the limit has refused. A MemoryError without a new refusal came from elsewhere."""
         return self.store.refusals
 
     def reset_peak(self):
@@ -367,7 +367,7 @@ cdef object _let_go(object array):
 
 
 cdef Block* _block_in(ArrayObject* array) noexcept:
-    """Return the block of an array's memory if it owns one of any pool, else NULL."""
+    """Return the block of an array's memory if the array owns a block of any pool, else NULL."""
     if not PyArray_FLAGS(array) & cnp.NPY_ARRAY_OWNDATA or store_of(PyArray_HANDLER(array)) == NULL:
         return NULL
     return <Block*>PyArray_DATA(array) - 1

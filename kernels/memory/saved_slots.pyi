@@ -33,7 +33,7 @@ class SavedSlots:
         """Note that a slot of a series holds a value."""
 
     def look(self) -> None:
-        """See whether something must leave, now that a value was saved."""
+        """Check whether arrays must leave, now that a value was saved."""
 
     def note_read(self, value: Any, series: Any, index: int) -> None:
-        """Note the read of a value that has not moved; values saved before it may have."""
+        """Note the read of a value that has not moved; earlier ones may have."""

@@ -69,7 +69,7 @@ cdef class SavedSlots:
         return self._notes_of(value, self.minimum) is not None
 
     cdef object _notes_of(self, value, int64_t least):
-        """Return where a value of at least so many bytes is noted, and count it; None for one that does not move."""
+        """Return the notes of a value of at least `least` bytes, and count it; None for a value that does not move."""
         if type(value) is not self.buffer or value.dtype.hasobject:
             return None
         cdef int64_t nbytes = value.nbytes
@@ -103,7 +103,7 @@ cdef class SavedSlots:
         return series is not None and type(series.at(index)) is self.buffer
 
     cpdef look(self):
-        """See whether something must leave, now that a value was saved."""
+        """Check whether arrays must leave, now that a value was saved."""
         cdef int64_t live = self.pool.store.budget.live
         if len(self.queue) + len(self.small) > self.most:
             self._sweep()
@@ -113,7 +113,7 @@ cdef class SavedSlots:
             self.over_threshold()
 
     def note_read(self, value, series, int64_t index):
-        """Note the read of a value that has not moved; values saved before it may have."""
+        """Note the read of a value that has not moved; earlier ones may have."""
         if type(value) is self.buffer:
             charge_reader(self.pool, value)
             if self.has_moved:

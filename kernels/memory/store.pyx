@@ -161,7 +161,7 @@ cdef Block* _new_block(Store* store, uint32_t size_class) noexcept nogil:
 
 
 cdef inline size_t _bytes_of(size_t capacity) noexcept nogil:
-    """Return how long a block with room for so many bytes of data is."""
+    """Return the length of a block with room for `capacity` bytes of data."""
     return sizeof(Block) + capacity + REDZONE
 
 
@@ -190,7 +190,7 @@ cdef void _make_room(Store* store, int64_t size) noexcept nogil:
 
 
 cdef void _make_others_give(Store* store, int64_t size, int64_t most) noexcept nogil:
-    """Make the stores that share a limit free blocks, so that the blocks of all of them are within it, too."""
+    """Make the stores with a shared limit free blocks, so that the blocks of all of them stay within the limit."""
     cdef Store* each = store.budget.stores
     cdef int64_t excess = store.budget.live + size - most
     cdef int64_t cached

@@ -13,7 +13,7 @@ class SwappableArray:
         """Bytes of the device's memory that the array takes now."""
 
     def now(self) -> Any:
-        """Return the array, read at once from wherever it is."""
+        """Return the array, read at once from its present place."""
 
     def copy_to(self, target: Any) -> None:
-        """Copy the array at once, from wherever it is, to a contiguous one."""
+        """Copy the array at once, from its present place, to a contiguous one."""

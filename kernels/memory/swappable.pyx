@@ -23,9 +23,9 @@ cdef class SwappableArray:
         return 0 if self.array is None else self.array.nbytes
 
     def now(self):
-        """Return the array, read at once from wherever it is."""
+        """Return the array, read at once from its present place."""
         raise NotImplementedError
 
     def copy_to(self, target):
-        """Copy the array at once, from wherever it is, to a contiguous one."""
+        """Copy the array at once, from its present place, to a contiguous one."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Machine code for runs: which they share, and when it is made.
+"""Machine code for runs: its compilation, and its use by all runs with the same steps.
 
 Code takes over between two slices, wherever the steps are suspended then. Runs with the same signature share code.
 """

@@ -1,4 +1,4 @@
-"""Rows that steps see where they lie."""
+"""Rows that steps access in place, without a copy."""
 
 from tagloom.kernels.native.run cimport Run
 

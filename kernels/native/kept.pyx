@@ -199,7 +199,7 @@ cdef Run _take(KeptRuns kept, CompiledProgram program, const Value* inputs):
 
 
 cdef int put_back(KeptRuns kept, Run run) except -1:
-    """Keep a run, without its series; of too many the one that was not used for longest is given up."""
+    """Keep a run, without its series; beyond the limit the least recently used one is dropped."""
     cdef Register* register
     cdef int i
     forget_series(run)

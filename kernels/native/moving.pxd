@@ -1,4 +1,4 @@
-"""Registers that take the values of others."""
+"""Moves of values between registers."""
 
 from tagloom.kernels.core.values cimport Value
 from tagloom.kernels.native.compiled cimport Instruction

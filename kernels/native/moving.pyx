@@ -139,7 +139,7 @@ cdef bint _is_overwritten(Run run, const Instruction* each, int k) noexcept:
 
 
 cdef uint64_t _set_aside(Run run, int number) except 0:
-    """Record that a value is copied to memory of its own, and return that."""
+    """Record the copy of a value to memory of its own, and return this memory."""
     cdef size_t size = _size(run, number)
     cdef char* aside = <char*>run.arena.take(size, 1)
     _copy(run, aside, data_of(&run.registers[number]), size)

@@ -83,7 +83,7 @@ cdef int64_t trips_of(Run run) except -1:
 
 
 cdef int64_t _integer(Run run, int number) except? -1:
-    """Return the element that a register holds now."""
+    """Return the present element of a register."""
     cdef Value element = scalar(0)
     memcpy(&element.bits, data_of(&run.registers[number]), type_of(run, number).size)
     return as_integer(element, type_of(run, number))
@@ -215,7 +215,7 @@ cdef char* _element(Run run, int number) except NULL:
 
 
 cdef int _compute(Run run, Instruction* each, Value* inputs, Value* outputs) except -1:
-    """Record an operation, or compute it now if that is the same in all iterations."""
+    """Record an operation, or compute it now if all iterations have the same result."""
     cdef bint known = True
     cdef bint elements = True
     cdef Register* register
@@ -266,7 +266,7 @@ cdef int _guard(Run run, Instruction* each) except -1:
 
 
 cdef int _compute_element(Run run, Instruction* each, bint known) except -1:
-    """Record an inner loop over one element, or run it now."""
+    """Record an inner loop over a single element, or run the loop now."""
     cdef Register* made = &run.registers[each.outputs[0]]
     cdef Step* step
     cdef int k
@@ -441,7 +441,7 @@ cdef int _take_outputs(Run run, Instruction* each, Value* outputs, bint known) e
 
 
 cdef int _take_element(Run run, int number) except -1:
-    """Of an array that holds one element, make the element a known one, or its place a cell."""
+    """Replace an array without dimensions by its element if known, else use its memory as a cell."""
     cdef Register* register = &run.registers[number]
     cdef const char* data = <const char*>PyArray_DATA(array_in(register.value))
     if register.is_known:

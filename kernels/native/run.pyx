@@ -1,4 +1,4 @@
-"""One run of a native program."""
+"""Runs of native programs."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, realloc

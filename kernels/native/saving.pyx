@@ -73,7 +73,7 @@ cdef size_t _row_bytes(Run run, int number) noexcept:
 
 
 cdef int _add_blocks(Run run, int i, int64_t wanted) except -1:
-    """Make room for so many slots more of a series, or if that is 0 for some."""
+    """Make room for `wanted` further slots of a series, or for some if it is 0."""
     cdef Series series = run.written[i]
     cdef Writer* writer = <Writer*><uint64_t>run.writers[i]
     cdef int number = run.shapes[i][0]

@@ -35,7 +35,7 @@ _left.at_once = 0
 
 
 cdef int record_add(Run run, const Instruction* each) except -1:
-    """Record that a product is added to a sum, which becomes one of the run's own."""
+    """Record the addition of a product to a sum, which becomes a sum of the run."""
     cdef Register* held = &run.registers[each.inputs[0]]
     cdef ArrayObject* a = array_in(run.registers[each.inputs[1]].value)
     cdef ArrayObject* b = array_in(run.registers[each.inputs[2]].value)

@@ -132,7 +132,7 @@ cdef int _find_rows(Run run, TensorArrayRun made) except -1:
 
 
 cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except -1:
-    """Note where an element lies; its array is kept, so that it stays there."""
+    """Note the address of an element; its array is kept, so that the address stays valid."""
     cdef ArrayObject* array = <ArrayObject*><PyObject*>element.value
     made.state.slots[i].done = (WRITTEN if element.shape is not None else 0) | (
         READ if element.reader_name is not None else 0)
@@ -152,7 +152,7 @@ cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except 
 
 
 cdef int record_get(Run run, const Instruction* each) except -1:
-    """Record that an element is read."""
+    """Record the read of an element."""
     cdef TensorArrayRun array = _open(run, each)
     cdef Register* made = &run.registers[each.outputs[0]]
     cdef const Type* type = type_of(run, each.outputs[0])
@@ -183,7 +183,7 @@ cdef int _learn_shape(Run run, TensorArrayRun array, const Instruction* each) ex
 
 
 cdef int record_put(Run run, const Instruction* each) except -1:
-    """Record that an element is written."""
+    """Record the write of an element."""
     cdef TensorArrayRun array = _open(run, each)
     cdef Register* source = &run.registers[each.inputs[2]]
     cdef ArrayObject* like = array_in(source.value)
@@ -224,7 +224,7 @@ cdef int _keep_like(Run run, TensorArrayRun array) except -1:
 
 
 cdef Step* _step(Run run, const Instruction* each, TensorArrayRun array, Act act) except NULL:
-    """Add a step that works on an element."""
+    """Add a step for an element."""
     cdef Step* step = add_step(run, CALL)
     step.act, step.operands[0] = act, <char*>&array.state
     step.operands[2], step.strides[2] = data_of(&run.registers[each.inputs[1]]), type_of(run, each.inputs[1]).itemsize

@@ -28,7 +28,7 @@ def frozen_copy(value: Any) -> Any:
     """Return a read-only copy."""
 
 class Rows:
-    """Elements that are rows of arrays, from `start` on."""
+    """Elements in the rows of arrays, from `start` on."""
 
     columns: tuple[Any, ...]
     start: int
@@ -188,7 +188,7 @@ class QueueBase:
         """Close the queue after the earlier putters; return an AsyncResult that waits for it."""
 
     def take_now(self) -> Taken:
-        """Take the next element, which is there."""
+        """Take the next element of a queue that has one."""
 
     def take_later(self, operation: str, count: int, many: bool, up_to: bool) -> Taken | AsyncResult:
         """Take elements, or return an AsyncResult that waits for them."""

@@ -91,7 +91,7 @@ cdef int _put_rows(
 
 cdef int _take(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Take an element out if there is one."""
+    """Take an element out if the queue has one."""
     cdef QueueBase queue = _queue_in(inputs)
     if queue is None or not queue.may_take or queue.ring.length == 0 or queue.ring.count != <int>node.num_outputs:
         return 0

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from ..core.async_result import AsyncResult
 
 class Attempt:
-    """An attempt that waits.
+    """A waiting attempt.
 
     Attributes
     ----------

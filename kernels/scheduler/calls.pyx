@@ -146,7 +146,7 @@ cdef inline int64_t _input_bytes(const Node* node, const Value* inputs) noexcept
 
 
 cdef inline int64_t _broadcast_bytes(const Table* table, const Node* node, const Value* inputs) noexcept:
-    """Return the bytes of a result if it has the shape that the inputs broadcast to, or that of rows by columns."""
+    """Return the bytes of a result with the broadcast shape of the inputs, or with the shape of rows by columns."""
     cdef npy_intp dims[MOST_DIMS]
     cdef int rank = 0
     cdef int64_t count = 1

@@ -78,7 +78,7 @@ cdef inline void look_for(void** place, int64_t time, bint politely) noexcept no
 
 
 cdef inline void deadline_in(double seconds, timespec* end) noexcept nogil:
-    """Set the time of day that it will be in some seconds."""
+    """Set `end` to the time of day in some seconds."""
     cdef int64_t total
     clock_gettime(CLOCK_REALTIME, end)
     total = end.tv_nsec + <int64_t>(1e9 * seconds)

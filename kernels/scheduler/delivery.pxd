@@ -49,7 +49,7 @@ cdef struct Machine:
 
 
 cdef inline void make_ready(Machine* m, Iteration* it, uint32_t node, bint dead, bint at_once) noexcept nogil:
-    """Put an instance that waits for nothing more where it will be taken up."""
+    """Queue an instance that has all its inputs."""
     cdef Ready ready
     ready.iteration = it
     ready.node = node

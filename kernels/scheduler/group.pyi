@@ -1,4 +1,4 @@
-"""The machines of one step, one for each device, with the face of a single one."""
+"""Group of the step machines of a partitioned step, with the interface of a single StepMachine."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ class MachineGroup:
         """Stop the step; an earlier error stays."""
 
     def close(self) -> None:
-        """Release everything; more than once is fine."""
+        """Release everything; closing twice is allowed."""
 
     @property
     def failure(self) -> tuple[int, str, BaseException, Sequence[Any]] | None:
@@ -106,7 +106,7 @@ class MachineGroup:
         """The fetched values, in the order of the step's fetches: arrays, or DEAD for a dead value."""
 
     def peer_waits(self) -> list[PeerWait]:
-        """Return the instances that wait for peers."""
+        """Return the instances waiting for peers."""
 
     def dump(self) -> list[str]:
         """Return lines about the waiting, running and held values of each iteration, by machine, and about channels."""

@@ -183,7 +183,7 @@ cdef class MachineGroup:
         return 0
 
     cdef int _stop_others(self, object error) except -1:
-        """Abort the machines that have not failed themselves."""
+        """Abort all machines without a failure."""
         for each in self.machines:
             if (<StepMachine>each).failure is None:
                 each.abort(error)
@@ -312,7 +312,7 @@ cdef class MachineGroup:
         return [found[i][k] for i, k in self.places]
 
     def peer_waits(self):
-        """Return the instances that wait for peers.
+        """Return the instances waiting for peers.
 
         Returns
         -------

@@ -43,7 +43,7 @@ cdef int guard_outputs(Machine* m, const Node* node, object guard) except -1:
 
 
 cdef void drop_outputs(Machine* m, const Node* node) noexcept:
-    """Drop the outputs that a kernel has made."""
+    """Drop the outputs of a kernel."""
     cdef uint32_t o
     for o in range(node.num_outputs):
         drop(m.live, &m.outputs[o])

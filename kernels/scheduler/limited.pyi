@@ -29,7 +29,7 @@ class LimitedMachine(StepMachine):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in use that the step has made."""
+        """Bytes in use on the step's account."""
 
     @property
     def most_held_bytes(self) -> int:

@@ -52,7 +52,7 @@ class NoRoom(MemoryError):
 
 
 cdef class Parked:
-    """An instance that waits for memory."""
+    """An instance waiting for memory."""
 
     def __lt__(self, Parked other):
         return self.age < other.age
@@ -92,7 +92,7 @@ cdef class LimitedMachine(StepMachine):
 
     @property
     def held_bytes(self):
-        """Bytes in use that the step has made."""
+        """Bytes in use on the step's account."""
         return 0 if self.account == NULL else self.account.live
 
     @property

@@ -14,7 +14,7 @@ cdef enum:
 
 
 cdef class Log:
-    """One step's part of a trace."""
+    """The part of a trace that belongs to one step."""
 
     cdef Span begin(self, Ready ready, int64_t begin, int stream) noexcept:
         """Return the span of an instance, without its end."""

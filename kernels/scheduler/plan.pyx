@@ -234,7 +234,7 @@ cdef int _flags(source) except -1:
 
 
 cdef int _rank(CompiledPlan self, Node* node, FrameType* frame) except -1:
-    """Count the nodes that have something of their own in a frame instance, or in the step."""
+    """Count the nodes with places of their own in a frame instance, or in the step."""
     if node.kind == ENTER and node.flags & INVARIANT:
         frame = &self.table.frames[node.child]
         node.index = frame.num_invariants
@@ -280,7 +280,7 @@ cdef int _build_types(CompiledPlan self) except -1:
 
 
 cdef int _build_feed_types(CompiledPlan self) except -1:
-    """Note which type each feed must have: that of the node that reads it, else the plan's."""
+    """Note the type of each feed: that of its FEED node, else the plan's."""
     cdef uint32_t i
     self.table.feed_types = <uint16_t*>self.arena.take(self.table.num_feeds, sizeof(uint16_t))
     for i, dtype in enumerate(self.plan.feed_dtypes):

@@ -97,7 +97,7 @@ cdef inline Frame* child_frame(Machine* m, Iteration* it, const Node* node) noex
 
 cdef inline void enter_invariant(
         Machine* m, Frame* frame, const Node* node, uint32_t number, Value value, bint dead) noexcept nogil:
-    """Keep an invariant for later iterations and deliver it to all that exist (rules 29 and 30)."""
+    """Keep an invariant for later iterations and deliver it to all existing ones (rules 29 and 30)."""
     cdef Deferred* kept = &frame.invariants[frame.num_arrived]
     cdef Iteration* each = frame.oldest
     hold(m.live, &kept.value, value)

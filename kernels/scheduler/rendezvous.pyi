@@ -21,7 +21,7 @@ class MessageKey(NamedTuple):
     iteration: int
 
 class MessageRefused(ValueError):
-    """A delivered message that its step cannot take."""
+    """A delivered message that the step cannot take."""
 
 class Rendezvous:
     """The table in which the machines of a step meet, over channels numbered from 0."""
@@ -37,7 +37,7 @@ class Rendezvous:
 
     @property
     def failure(self) -> BaseException | None:
-        """The first error that a peer reported."""
+        """The first error reported by a peer."""
 
     @property
     def id_collision(self) -> bool:

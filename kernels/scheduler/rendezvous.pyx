@@ -257,7 +257,7 @@ cdef class Rendezvous:
         return "a message of this key is here already" if is_here else None
 
     cdef int track_runnable(self, uint32_t num_machines) except -1:
-        """Note from now on which machine has something ready."""
+        """Keep a ring of the machines with ready instances from now on."""
         self.table.runnable = <uint32_t*>calloc(num_machines, sizeof(uint32_t))
         self.table.most_runnable = num_machines
         if self.table.runnable == NULL:

@@ -238,7 +238,7 @@ cdef int _hold(Value value, dict found) except -1:
 
 
 cdef int free_frames(Machine* m) except -1:
-    """Free the root frame and everything in it."""
+    """Free the root frame and all its contents."""
     cdef Frame* root = m.root
     m.root = NULL
     if m.gate != NULL:

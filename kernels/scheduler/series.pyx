@@ -211,7 +211,7 @@ cdef class Series:
                 self._empty(block, emptied)
 
     cdef void _empty(self, Block* block, int64_t count) noexcept:
-        """Note that so many rows of a block are empty now."""
+        """Note that `count` rows of a block are empty now."""
         self.written -= count
         block.left -= count
         if block.left == 0:

@@ -47,7 +47,7 @@ class StepState:
 
     @property
     def offloaded(self) -> set[Any]:
-        """Instances that the workers have and that are not delivered yet."""
+        """The OffloadedWork objects that are handed over and not delivered yet."""
 
     @property
     def fetches(self) -> list[Any]:
@@ -84,4 +84,4 @@ class StepState:
         """Return lines about the waiting, running and held values of each iteration."""
 
     def close(self) -> None:
-        """Release everything; more than once is fine."""
+        """Release everything; closing twice is allowed."""

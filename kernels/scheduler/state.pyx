@@ -200,7 +200,7 @@ cdef class StepState:
         self._stop()
 
     def close(self):
-        """Release everything; more than once is fine.
+        """Release everything; closing twice is allowed.
 
         Raises
         ------
