@@ -46,8 +46,7 @@ class Closing(Put):
     """An attempt to close the queue after the earlier putters."""
 
 class Take(Attempt):
-    """An attempt to take `count` elements, or fewer from a closed queue; all except `need` are `gathered`, as entries.
-    """
+    """An attempt to take `count` elements, or fewer if the queue is closed; all but `need` are `gathered` entries."""
 
     count: int
     gathered: list[Any]
@@ -88,8 +87,7 @@ class Taken:
         """Return the components, or the batch; if making them fails, the entries go back."""
 
     def give_back(self) -> None:
-        """Put the entries back in their places, in order, because the taker has not got them; later calls do nothing.
-        """
+        """Put the entries back in their places, in order, if the taker has not got them; later calls do nothing."""
 
 class QueueBase:
     """The attempts that wait at a queue, and how they are served; a subclass has the rest of the queue, and the errors.
@@ -200,8 +198,7 @@ class QueueBase:
         """Put back the gathered elements of a waiting attempt."""
 
     def forget_gathered(self) -> None:
-        """Drop all gathered entries, and ignore later returns of entries taken so far: other elements take their place.
-        """
+        """Drop all gathered entries, and ignore later returns of entries taken so far, which others replace."""
 
     def stop(self) -> None:
         """Move no further piece of a long batch."""

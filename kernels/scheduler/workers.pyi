@@ -46,8 +46,7 @@ class Workers:
         """Forget the session's work, in a process forked from the one whose threads are at it."""
 
     def notify(self, descriptor: int) -> bool:
-        """Ask for a write to a descriptor when the next orphan ends; return False, with nothing done, if there is none.
-        """
+        """Ask for a write to a descriptor when the next orphan ends; return False, doing nothing, if there is none."""
 
 def ask_for_long_slices() -> None:
     """Allow the event loop's thread to preempt the calling thread as soon as it wakes up."""

@@ -232,8 +232,7 @@ cdef class Workers:
         return len(self.lost)
 
     def notify(self, int descriptor):
-        """Ask for a write to a descriptor when the next orphan ends; return False, with nothing done, if there is none.
-        """
+        """Ask for a write to a descriptor when the next orphan ends; return False, doing nothing, if there is none."""
         while self.orphaned > 0:
             if self.arm(&self.orphans, descriptor):
                 return True

@@ -10,12 +10,15 @@ from tests.architecture.words import (
     comment_share_of_the_hardest,
     count_comment_lines,
     counts_by_package,
+    cython_counts,
+    cython_docstrings,
     find_idioms,
     idioms_in_documents,
     prose_of,
 )
 
 PRONOUNS, PRONOUNS_OF_ALL = 0.018, 0.010  # shares of the words of docstrings
+CYTHON_PRONOUNS = 0.0425  # the same for Cython sources and stubs
 IDIOMS = {"ops": 2}  # of docstrings, by package; none elsewhere
 ONE_WORD = 0.225  # share of the names of functions
 COMMENTS, COMMENTS_OF_THE_HARDEST = 0.026, 0.037  # shares of the lines
@@ -44,6 +47,13 @@ def test_docstrings_are_in_the_words_of_the_field(packages):
     assert sum(idioms.total() for idioms in idioms_in_documents().values()) <= IN_DOCUMENTS
 
 
+def test_docstrings_of_cython_sources():
+    for name, counts in cython_counts().items():
+        assert [*counts.riddles, *counts.openings] == []
+        assert +counts.idioms == {}, name
+        assert counts.pronoun_share() <= CYTHON_PRONOUNS, name
+
+
 def test_errors_say_cannot_in_one_word():
     """Messages are no docstrings, so that their words have no other bar."""
     sources = (ROOT / "engine").rglob("*.py")
@@ -65,6 +75,27 @@ def test_examples_and_code_are_no_prose():
 def test_idioms_are_found():
     assert +find_idioms("A task who waits can\nnot go on.") == {"who, of an object": 1, "can not": 1}
     assert +find_idioms("The user who waits") == {}
+
+
+def test_docstrings_of_cython_are_found():
+    source = '''
+# cython: language_level=3
+"""Two
+
+lines."""
+cdef extern from *:
+    """
+    #define NO 1
+    """
+cdef class A:  # no_gc
+    """A class."""
+    cdef int f(self, str what="it",
+               int n=(1)) except -1:
+        """A method."""
+        return """No docstring."""
+    text = """No docstring."""
+'''
+    assert list(cython_docstrings(source)) == [(3, "Two\n\nlines."), (11, "A class."), (14, "A method.")]
 
 
 def test_pragmas_are_no_comments():

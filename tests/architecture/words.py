@@ -5,6 +5,7 @@ installed library.
 """
 
 import ast
+import inspect
 import io
 import re
 import sys
@@ -35,6 +36,9 @@ OPENINGS = re.compile(r"(?:What|Those who|Whoever|Whether|Say|Says|Let|Lets|Have
 SECTION = re.compile(r"^\s*(Examples?|References)\n\s*-+\n", re.MULTILINE)
 PRAGMA = re.compile(r"#\s*(?:noqa|type:|pragma|pylint|ruff|fmt|mypy|cython:|distutils|!|-\*-|%%)")
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+CYTHON = (".pyx", ".pxd", ".pyi")
+HEADER_BEGINS = re.compile(r"(?:async )?(?:def|cdef|cpdef|class|property)\b(?!.*\bextern\b)")
+HEADER_ENDS = re.compile(r":\s*(?:#.*)?$")
 
 
 @dataclass
@@ -98,9 +102,29 @@ def documented_nodes(tree):
     ]
 
 
-def count_docstring(node, where, counts):
-    """Add the words of a node's docstring to the counts."""
-    docstring = ast.get_docstring(node)
+def cython_docstrings(text):
+    """Yield line number and docstring of the definitions in a Cython source or a stub, and of the file."""
+    lines = text.splitlines()
+    depth, in_header, expected, i = 0, False, True, 0
+    while i < len(lines):
+        line = lines[i].strip()
+        i += 1
+        if expected and line.startswith('"""'):
+            first, quoted = i, line[3:]
+            while '"""' not in quoted:
+                quoted += "\n" + lines[i]
+                i += 1
+            yield first, inspect.cleandoc(quoted.split('"""')[0])
+            expected = False
+        elif line and not line.startswith("#"):
+            in_header = in_header or HEADER_BEGINS.match(line) is not None
+            depth = depth + sum(map(line.count, "([{")) - sum(map(line.count, ")]}")) if in_header else 0
+            expected = in_header and depth == 0 and HEADER_ENDS.search(line) is not None
+            in_header = depth > 0  # else the line ends the header, or a declaration without a body
+
+
+def count_docstring(docstring, where, counts):
+    """Add the words of a docstring to the counts; `where` is the file and line."""
     if not docstring:
         return
     prose = prose_of(docstring)
@@ -111,7 +135,7 @@ def count_docstring(node, where, counts):
     summary = prose.strip().split("\n\n")[0]
     of_summary = [word.lower() for word in WORD.findall(summary)]
     counts.summaries += 1
-    place = f"{where}:{getattr(node, 'lineno', 1)}: {' '.join(summary.split())}"
+    place = f"{where}: {' '.join(summary.split())}"
     if of_summary and sum(word in PRONOUNS for word in of_summary) >= MANY * len(of_summary):
         counts.riddles.append(place)
     if OPENINGS.match(summary):
@@ -140,9 +164,17 @@ def count_file(path, root=ROOT):
     tree, where = ast.parse(text), path.relative_to(root)
     counts = Counts(lines=len(text.splitlines()), comment_lines=count_comment_lines(text))
     for node in documented_nodes(tree):
-        count_docstring(node, where, counts)
+        count_docstring(ast.get_docstring(node), f"{where}:{getattr(node, 'lineno', 1)}", counts)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             count_function(node, where, counts)
+    return counts
+
+
+def count_cython_file(path):
+    """Return the counts of the docstrings of a Cython source or a stub; its functions and lines are not counted."""
+    counts = Counts()
+    for line, docstring in cython_docstrings(path.read_text()):
+        count_docstring(docstring, f"{path.relative_to(ROOT)}:{line}", counts)
     return counts
 
 
@@ -152,8 +184,9 @@ def package_of(path):
     return parts[1] if parts[0] == "engine" and len(parts) > 2 else parts[0]
 
 
-def sources(folders=("engine", "kernels", "streams", "swap")):
-    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+def sources(folders=("engine", "kernels", "streams", "swap"), suffixes=(".py",)):
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.*"))]
+    return [path for path in files if path.suffix in suffixes]
 
 
 def counts_by_package():
@@ -162,6 +195,15 @@ def counts_by_package():
     for path in sources():
         found[package_of(path)] = found.get(package_of(path), Counts()) + count_file(path)
     return dict(sorted(found.items()))
+
+
+def cython_counts():
+    """Return the counts of the docstrings of each package's Cython sources and stubs."""
+    found = {}
+    for path in sources(suffixes=CYTHON):
+        name = f"{package_of(path)} (cy)"
+        found[name] = found.get(name, Counts()) + count_cython_file(path)
+    return found
 
 
 def idioms_in_documents():
@@ -211,13 +253,16 @@ def print_project(verbose):
     for name, counts in packages.items():
         print(row(name, counts))
     print(row("all", sum(packages.values(), Counts())))
+    cython = cython_counts()
+    for name, counts in cython.items():
+        print(row(name, counts))
     print(f"comments in the files of the {HARDEST} hardest functions: {comment_share_of_the_hardest():.2%}")
     documents = idioms_in_documents()
     print(f"idioms in documents: {dict(sum(documents.values(), Counter()))}")
     if not verbose:
         return
     print(*(f"    {name}: {dict(idioms)}" for name, idioms in documents.items()), sep="\n")
-    for name, counts in packages.items():
+    for name, counts in (packages | cython).items():
         print(f"{name}: {dict(+counts.idioms)}")
         for listed in ("riddles", "openings", "undocumented"):
             print(*(f"    {listed}: {place}" for place in getattr(counts, listed)), sep="\n")
