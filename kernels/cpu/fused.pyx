@@ -1,8 +1,7 @@
-"""Several elementwise operations as one kernel: NumPy's inner loops, run over blocks of rows that stay in the cache.
+"""Several elementwise operations as one kernel: NumPy's inner loops, run over blocks of rows in the cache.
 
-Steps and registers are defined in `kernels/steps.py`: a table that is read when a program is compiled, and not
-while it runs. The steps run the loops that the operations would run one after the other, so the results are the same
-bit for bit.
+Steps and registers are defined in `kernels/steps.py`, a table used when a program is compiled, not when run. The steps
+run the same loops as the operations one after the other, with the same results bit for bit.
 
 See docs/design/0005-loops-made-fast.md.
 """

@@ -3,4 +3,4 @@
 FUSED_LAYOUT: tuple[int, int, int, int, int, int, int]
 
 def read_fused(described: bytes) -> tuple[int, tuple[int, ...]]:
-    """Return the number of rows, and the width of each register: less than 0 of one row that stands for all."""
+    """Return the number of rows, the rows of a block, and the width of each register: negative for one row for all."""

@@ -426,7 +426,7 @@ cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexc
 
 
 cdef object pack_once(Compute compute, uint64_t* arguments, int64_t times):
-    """Pack the second factor of a product that is left, which stays the same, if that pays.
+    """Pack the constant second factor of a product that is left, if packing pays.
 
     It does where it would be packed each time, or is used for many rows in all. Returns the memory that holds the
     panels then, else None.

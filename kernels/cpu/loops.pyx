@@ -1,6 +1,6 @@
-"""Inner loops of our own, in the form of NumPy's, for elementwise operations that no ufunc does alone.
+"""Inner loops of our own, in the form of NumPy's, for elementwise operations beyond a single ufunc.
 
-The machine runs them as it runs NumPy's: over scalars, contiguous arrays, broadcasts and strides.
+The machine runs them in the same way as NumPy's: over scalars, contiguous arrays, broadcasts and strides.
 """
 
 cimport numpy as cnp

@@ -150,7 +150,7 @@ cdef object _new_matrix(ArrayObject* like):
 
 
 cdef object _with_room(object buffer, int64_t rows, int64_t most, ArrayObject* like, const Type* type):
-    """Return a buffer with room for `rows` rows as wide as those of `like`: `buffer` itself, or a copy with more room.
+    """Return a buffer with room for `rows` rows of the width of `like`: `buffer` itself, or a copy with more room.
 
     A new buffer has room for twice the rows, up to `most`, so that a loop rarely copies its buffers.
     """

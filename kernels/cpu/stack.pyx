@@ -1,4 +1,4 @@
-"""The kernel that joins the elements of a TensorArray, which a loop has left.
+"""The kernel that joins the elements of a TensorArray after a loop.
 
 Many small copies into one large array, whose pages the system may have to find first: left to the workers.
 """

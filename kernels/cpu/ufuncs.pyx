@@ -1,8 +1,8 @@
-"""NumPy's inner loops, and those of our own in their place, called without NumPy around them.
+"""NumPy's inner loops, and our own in their place, called without NumPy around them.
 
-A ufunc lists a C loop for each combination of element types that it supports natively. For those the machine
-needs neither the ufunc's argument handling nor boxed scalars: it calls the loop. Cases beyond a loop
-(broadcasting, strides, casts, user dtypes) go through the ufunc itself.
+A ufunc lists a C loop for each natively supported combination of element types. For these the machine calls the loop,
+without the ufunc's argument handling and without boxed scalars. Cases beyond a loop (broadcasting, strides, casts, user
+dtypes) go through the ufunc itself.
 
 See docs/design/0007-a-counter-iteration.md.
 """
@@ -52,7 +52,7 @@ cdef enum:
 
 
 cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1:
-    """Point a node at the inner loop of a ufunc for exactly these dtypes, if it has one of its own."""
+    """Point a node at a ufunc's inner loop for exactly these dtypes, if there is one."""
     ufunc = getattr(np, name, None)
     if not isinstance(ufunc, np.ufunc) or ufunc.signature is not None or ufunc.nout != 1 or ufunc.nin > MOST_INPUTS:
         return 0
@@ -100,9 +100,9 @@ cdef bint _are_plain(list dtypes):
 
 cdef int run_arrays(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1:
-    """Run the inner loop over arrays that broadcast and scalars; return 0 if the inputs are not that.
+    """Run the inner loop over scalars and broadcast arrays; return 0 for other inputs.
 
-    Of equally shaped contiguous arrays the result goes into the buffer of one without another owner, if there is one.
+    With contiguous arrays of equal shape the result goes into the buffer of one without another owner, if there is one.
     """
     cdef ArrayObject* like = _common_shape(node, inputs)
     cdef Type* type = output_type(table, node, 0)
@@ -134,7 +134,7 @@ cdef struct Broadcast:  # operands as an inner loop walks over them, the output 
 
 cdef int _run_strided(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1:
-    """Run the inner loop over arrays of any strides that broadcast, or leave it; return 0 if these do not."""
+    """Run the inner loop over broadcast arrays of any strides, or leave the work; return 0 if they do not broadcast."""
     cdef Broadcast* walk = <Broadcast*>work.arguments
     cdef ArrayObject* made
     cdef double cost

@@ -60,7 +60,7 @@ cdef class ByteCounter(Pool):
         self.store.refusals += 1
 
     def charge_external(self, arrays):
-        """Count nothing: what comes from elsewhere is in the host's memory."""
+        """Count nothing: arrays from elsewhere are in the host's memory."""
         return []
 
     def adopt(self, array):

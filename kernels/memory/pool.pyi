@@ -78,16 +78,16 @@ class Pool:
         """Count external arrays no longer and keep no freed blocks; arrays made here stay valid."""
 
     def charge_external(self, arrays: Iterable[Any]) -> list[Any]:
-        """Count arrays from elsewhere as long as what is returned lives."""
+        """Count arrays from elsewhere as long as the returned charges live."""
 
     def external_bytes(self, arrays: Iterable[Any]) -> int:
-        """Return how many bytes `charge_external` would add to the count."""
+        """Return the bytes by which `charge_external` would increase the count."""
 
     def adopt(self, array: Any) -> Any:
         """Return a view of an array from elsewhere that counts as long as it lives."""
 
     def counts(self, array: Any) -> bool:
-        """Return whether an array counts here as long as it lives."""
+        """Return True if an array counts here as long as it lives."""
 
 class MemoryLimitError(MemoryError):
     """The limit of a pool leaves no room for an array from elsewhere."""
@@ -103,4 +103,4 @@ def needs_copy(array: Any) -> bool:
     """Return whether `hand_over` copies an array of which the caller's reference is the only one."""
 
 def hand_over(array: Any) -> Any:
-    """Return an array of which the caller's reference is the only one as the user may keep and change it."""
+    """Return an array for the user to keep and change, given an array of which the caller has the only reference."""

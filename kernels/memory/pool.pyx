@@ -1,10 +1,10 @@
 """The caching allocator of a device, from which NumPy takes array data (NEP 49), with exact counts of its bytes.
 
-A pool counts the bytes that arrays asked for. Arrays from elsewhere are external: counted while a step holds them. An
-array that is handed over to the caller is no longer counted, although its block comes back here when it dies.
+A pool counts the bytes requested for arrays. Arrays from elsewhere are external: counted while a step holds them. An
+array handed over to the caller is no longer counted, although its block comes back here at its end.
 
-With a limit a pool is a bounded memory: a request that would exceed it is refused before anything is done. The
-blocks are those of ``store``. See docs/design/0008-memory.md.
+With a limit a pool is a bounded memory: a request that would exceed the limit is refused before anything is done. The
+blocks are from ``store``. See docs/design/0008-memory.md.
 """
 
 cimport cython
@@ -190,7 +190,7 @@ cdef class Pool:
         trim_store(self.store)
 
     def charge_external(self, arrays):
-        """Count arrays from elsewhere as long as what is returned lives.
+        """Count arrays from elsewhere as long as the returned charges live.
 
         An array counts once, however often it is charged; a view counts as its base. Scalars travel inside tokens and
         do not count. These are a step's feeds and constants, before it begins: refusing them then costs nothing.
@@ -215,7 +215,7 @@ cdef class Pool:
         return [charge for charge in charges if charge is not None]
 
     def external_bytes(self, arrays):
-        """Return how many bytes `charge_external` would add to the count."""
+        """Return the bytes by which `charge_external` would increase the count."""
         owners = {}
         for array in arrays:
             if self.closed or not cnp.PyArray_Check(array):
@@ -248,7 +248,7 @@ cdef class Pool:
         return view
 
     def counts(self, array):
-        """Return whether an array counts here as long as it lives: it was made here, or adopted."""
+        """Return True if an array counts here as long as it lives: it was made here, or adopted."""
         return self._is_charged(_owner(array))
 
     cdef ExternalCharge _charge_external(self, object array, bint limited):
@@ -314,7 +314,7 @@ cdef class ExternalCharge:
 
 
 def hand_over(array):
-    """Return an array of which the caller's reference is the only one as the user may keep and change it.
+    """Return an array for the user to keep and change, given an array of which the caller has the only reference.
 
     An array that owns its memory is returned itself and no longer counts; for an adopted view its array is returned,
     if it has no other owner; all others are copied.

@@ -2,7 +2,7 @@
 
 
 cdef class SwappableArray:
-    """A saved array that may be somewhere else than in the device's memory; a slot holds it in the array's place.
+    """A saved array, perhaps outside the device's memory; a slot holds this object in the array's place.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
 
 
 cpdef charge_reader(Pool pool, array):
-    """Move a saved array to the account of the iteration that reads it, as if that iteration had brought it back.
+    """Move a saved array to the account of the iteration reading it, as if the array had been brought back.
 
     The memory gate starts iterations by the needs of earlier ones. A backward iteration that finds its saved values
     still in memory takes nothing to read them; without this charge it would seem to need less than later ones,
@@ -94,7 +94,7 @@ cpdef charge_reader(Pool pool, array):
 
 
 cdef Block* _block_of(Pool pool, object array):
-    """Return the Block that counts an array's memory in a pool, NULL if it is from elsewhere, or of something larger.
+    """Return the Block of an array's memory in a pool, NULL if the array is from elsewhere, or a part of a larger one.
     """
     cdef ArrayObject* found = <ArrayObject*><PyObject*>array
     cdef Charge charge

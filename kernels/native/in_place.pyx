@@ -1,11 +1,11 @@
-"""Rows of series, TensorArrays and arrays that steps access in place, without a copy.
+"""Rows of series, TensorArrays and arrays in the places where steps access them without a copy.
 
-A row that is read is copied to memory at a fixed address, since the steps contain addresses; a row that is
-written is copied from there. Where the addresses are known of all steps that access such memory, the step that
-reads the row replaces them by its address, and a step that writes one does so before the step that computes the row.
-Rows that a sum of products gathers are computed in its buffers: the step that adds rows sets the address of the next.
+Steps contain addresses, so a row is copied to memory at a fixed address to be read, and from there to be written. Where
+the addresses are known of all steps with access to such memory, a step that reads a row replaces them by the row's
+address instead, and a step that writes a row does so before its computation. Rows that a sum of products gathers are
+computed in its buffers: the step that adds rows sets the address of the next rows.
 
-A row that is read must not be written to: saved values would change, and a run may give up and be repeated.
+A row to be read must not be written to: saved values would change, and a run may give up and be repeated.
 """
 
 from libc.stdlib cimport free

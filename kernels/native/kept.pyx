@@ -86,7 +86,7 @@ cdef int _refuse(const Node* node, Value* outputs) noexcept:
 
 
 cdef int _go(Run run) except -1:
-    """Run the steps; of some runs the time is taken, so that a program that took long is compiled."""
+    """Run the steps, and measure the time of some runs, so that a long program is compiled."""
     if run.uses % TIMED:
         go_through(&run.execution)
     else:

@@ -153,7 +153,7 @@ cdef int _describe(const Step* step, Traits* traits) noexcept:
 
 
 cdef int _find_values(Run run, Traits* traits) except -1:
-    """Number the memory that steps see and no work does, in the order in which it is seen."""
+    """Number the memory accessed by steps and by no work, in the order of the accesses."""
     cdef size_t most = run.num_steps * (MOST_OPERANDS + NUM_FACTORS) + len(run.opaque)
     cdef Extent* extents = <Extent*>run.arena.take(most, sizeof(Extent))
     cdef int* numbers = <int*>run.arena.take(most, sizeof(int))  # of groups

@@ -1,4 +1,4 @@
-"""Registers that take the values of others, in one step or by way of memory of their own."""
+"""Moves of values between registers, in one step or through memory of their own."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t

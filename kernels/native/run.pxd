@@ -189,6 +189,6 @@ cdef inline bint is_element(const Register* register) noexcept:
 
 
 cdef inline char* new_cell(Run run) noexcept:
-    """Return room for an element: one for a register at most, and one where a kernel wants an array."""
+    """Return room for an element: at most one for each register, and one for each boxed input of a kernel."""
     run.used += 1
     return <char*>PyArray_DATA(array_in(run.cells)) + 8 * (run.used - 1)

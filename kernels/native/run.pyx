@@ -29,7 +29,7 @@ cdef class Refusal(Exception):
 
 
 cdef class Run:
-    """The steps of one run and the memory that they go through."""
+    """The steps of a run and their memory."""
 
     def __cinit__(self, CompiledProgram program):
         self.program, self.arena, self.kept, self.opaque = program, Arena(), [], []

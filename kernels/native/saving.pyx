@@ -1,8 +1,8 @@
-"""Series that a run of a native program writes and reads: the values that a loop saves for its gradient.
+"""Series that a run of a native program writes and reads: values saved by a loop for its gradient.
 
-Rows are written to blocks of the series, with room made under the interpreter lock: before the loop where it is known
-how often it runs, else as the blocks fill. Rows are read in place. A value that was read for the last time is
-released when the run is over, as long as it may still give up.
+Rows are written to blocks of the series. Room for blocks is made under the interpreter lock: before a loop with a known
+number of iterations, else as the blocks fill. Rows are read in place. A value read for the last time is released when
+the run is over, because until then the run may give up.
 """
 
 from cpython.object cimport PyObject
@@ -287,7 +287,7 @@ cdef int _see_row(Run run, Series series, const Type* type, Register* made) exce
 
 
 cdef int _make_zeros(Run run, const Instruction* each, Register* made) except -1:
-    """Make room for zeros of the shape that the last input is; the values saved must have that too."""
+    """Make room for zeros of the shape in the last input, which the saved values must have too."""
     cdef int number = each.inputs[each.num_inputs - 1]
     cdef Register* shape = &run.registers[number]
     cdef const Type* type = type_of(run, each.outputs[0])
@@ -383,8 +383,7 @@ cdef int release_rows(Run run) except -1:
 
 
 cdef bint may_see_others(Run run) except -1:
-    """Return True if a run could use other series: each that it reads is an input, and no series lies in a slot of
-    another.
+    """Return True if a run could use other series: all its read series are inputs, and none lies in a slot of another.
     """
     cdef int k
     inputs = {run.program.inputs[k] for k in range(run.program.num_inputs)}

@@ -80,7 +80,7 @@ cdef int record_add(Run run, const Instruction* each) except -1:
 
 
 cdef ProductSum copy_of_sum(ProductSum sum):
-    """Return a sum of its own that begins where another one, to which no rows are added yet, stands."""
+    """Return a new sum with a copy of the total of another one, which has no gathered rows."""
     made = ProductSum(PyArray_NewCopy(<ndarray>sum.total, NPY_CORDER))
     made.owned = True
     return made

@@ -174,7 +174,7 @@ cdef int record_get(Run run, const Instruction* each) except -1:
 
 
 cdef int _learn_shape(Run run, TensorArrayRun array, const Instruction* each) except -1:
-    """Take it from the graph which shape the elements have of an array that nothing was written to yet."""
+    """Take the shape of the elements from the graph, for an array without any written element."""
     array.shape = run.program.source_of(each).shape
     if array.shape is None:
         raise Refusal("nothing was written to a TensorArray")

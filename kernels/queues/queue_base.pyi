@@ -1,8 +1,8 @@
 """Putters and takers of a queue, and how they are served.
 
-An element enters or leaves when the instance that puts or takes it goes on, not when it is woken, so a wait that is
-cancelled loses and doubles nothing (rule 129). Only a batch that does not fit at once is moved piece by piece when it
-is at the head (rule 126), or that would hold the event loop up; its gathered elements go back when it is given up.
+An element enters or leaves when its instance goes on, not when the instance is woken, so a cancelled wait loses and
+doubles nothing (rule 129). Only a large batch is moved piece by piece: at the head of the line if there is no room for
+all of it (rule 126), or if the event loop would be held up. Its gathered elements go back when it is given up.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from .queue_lines import Attempt, Line
 from .queue_rings import Ring
 
 def kept(components: Sequence[Any], pool: Pool | None = None) -> tuple[Any, ...]:
-    """Return components that nobody writes to and that are not parts of larger arrays, with copies where needed."""
+    """Return components without writers and without larger base arrays, with copies where needed."""
 
 def is_kept(value: Any, pool: Pool | None) -> bool:
     """Return True if nobody writes to a value as long as a queue holds it.
@@ -140,7 +140,7 @@ class QueueBase:
         self, order: Any, ring: Ring | None, capacity: int, capacity_bytes: int, gathers: bool, piece: int
     ) -> None: ...
     def closed_by(self, put: Put) -> BaseException:
-        """Return the error for an attempt that waited to put, or to close the queue, when others closed it."""
+        """Return the error for an attempt to put, or to close the queue, after another attempt has closed it."""
 
     def insufficient(self, take: Take, got: int) -> BaseException:
         """Return the error for an attempt to take more elements than there will be."""
@@ -166,7 +166,7 @@ class QueueBase:
         """Return the number of elements that are promised to no taker."""
 
     def take_what_is_left(self, take: Take) -> None:
-        """End the wait of the first taker that was not woken: with fewer elements if it takes these, or an error."""
+        """End the wait of the first taker not woken: with fewer elements if it accepts these, or an error."""
 
     def push(self, element: tuple[Any, ...]) -> object:
         """Put in an element for which there is room."""

@@ -1,8 +1,8 @@
 """Putters and takers of a queue, and how they are served.
 
-An element enters or leaves when the instance that puts or takes it goes on, not when it is woken, so a wait that is
-cancelled loses and doubles nothing (rule 129). Only a batch that does not fit at once is moved piece by piece when it
-is at the head (rule 126), or that would hold the event loop up; its gathered elements go back when it is given up.
+An element enters or leaves when its instance goes on, not when the instance is woken, so a cancelled wait loses and
+doubles nothing (rule 129). Only a large batch is moved piece by piece: at the head of the line if there is no room for
+all of it (rule 126), or if the event loop would be held up. Its gathered elements go back when it is given up.
 """
 
 from asyncio import get_running_loop
@@ -257,9 +257,7 @@ cdef class QueueBase:
         return 0
 
     cdef bint push_some(self, Put put) except -1:
-        """Put in the elements of one attempt that have room and may be moved in this turn; return True if there are
-        any.
-        """
+        """Put in those elements of an attempt that have room and may be moved in this turn; return True for any."""
         cdef Py_ssize_t count = 0, room
         if isinstance(put.elements, Rows):
             room = put.need if self.capacity < 0 else self.capacity - len(self.order)

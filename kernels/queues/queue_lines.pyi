@@ -1,8 +1,7 @@
 """Lines of attempts that wait for a resource, in the order in which they came (rule 126).
 
-An attempt that can go on is woken, and acts only when its own turn of the event loop comes: a wait that is cancelled
-between the two has done nothing. So a line has two parts, the attempts that were woken and, after them, the attempts
-that were not.
+An attempt able to go on is woken, and acts only in its own turn of the event loop: a wait cancelled between the two has
+done nothing. So a line has two parts, the woken attempts and, after them, the others.
 """
 
 import asyncio

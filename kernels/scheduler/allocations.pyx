@@ -147,7 +147,7 @@ cdef int _add_sent(
 
 cdef int _add_value(
         object found, Value value, CompiledPlan compiled, uint32_t producer, Frame* frame, int64_t number) except -1:
-    """Add a value on an edge under the name and tag of the node that made it."""
+    """Add a value on an edge under the name and tag of its producer."""
     if value.form != OBJECT:
         return 0
     node = compiled.plan.nodes[producer]
@@ -162,7 +162,7 @@ cdef int _add_value(
 
 cdef int _add_series(
         object found, Series series, Machine* m, Frame* frame, CompiledPlan compiled, uint32_t rank) except -1:
-    """Add the values that a loop has saved so far, under the name of the node that pushes them."""
+    """Add the values saved by a loop so far, under the name of the node that pushes them."""
     index = frame.type - m.table.frames
     for node in compiled.plan.nodes:
         if node.kind == Kind.SERIES_PUSH and node.frame == index and node.index == rank:

@@ -60,7 +60,7 @@ cdef bint _fits(ArrayObject* array, Window* window) noexcept:
 
 
 cdef int copy_received(Machine* m, Iteration* it, const Node* node, Work* work) except -1:
-    """Put a copy of the array that a Recv has got into `outputs`, or leave it to be made.
+    """Put a copy of the array received by a Recv into `outputs`, or leave the copy as work.
 
     Raises
     ------

@@ -135,7 +135,7 @@ cdef class LimitedMachine(StepMachine):
         return StepState.is_ready(self) or (self.failure is None and waits and self.seen != self.gate.store.budget.given)
 
     cdef int _perform(self, Ready ready) except -1:
-        """Run an instance on the account of its iteration, within the limit that `_limit_for` leaves to it."""
+        """Run an instance on the account of its iteration, within the limit of `_limit_for`."""
         cdef Store* store = self.gate.store
         cdef Account* account = store.account
         cdef int64_t current_limit = store.current_limit
@@ -178,7 +178,7 @@ cdef class LimitedMachine(StepMachine):
         return self.refused
 
     cdef int _park(self, Ready ready, int64_t need) except -1:
-        """Park an instance until there is room for it; drop the outputs that it has made so far."""
+        """Park an instance until there is room for it; drop its outputs so far."""
         cdef Parked parked = Parked()
         cdef uint32_t o
         for o in range(self.machine.table.nodes[ready.node].num_outputs):

@@ -1,10 +1,10 @@
 """Lines of an operation's instances that wait for the same resource in order.
 
-All iterations of a loop that takes from a queue come to its line at once, where all except the first can only wait; yet
+All iterations of a loop taking from a queue come to its line at once, where all except the first can only wait; yet
 each costs a future, a task and three turns of the event loop. So once an instance waits for a resource that serves in
 order (``in_order`` of its awaitable), later instances of its operation stay in the machine until it is over, and come
-to the queue one after another: elements that have come in meanwhile they take at once. Only instances of other
-operations may come between.
+to the queue one after another: elements available by then they take at once. Only instances of other operations may
+come between.
 """
 
 from collections import deque
@@ -56,7 +56,7 @@ cdef bint stands_behind(dict lines, Machine* m, Ready ready) except -1:
 
 
 cdef dict let_next_go_on(dict lines, Machine* m, Ready ready):
-    """Make ready the instance that is next after a finished one; return the lines that are left, or None."""
+    """Make ready the next instance in a line after a finished one; return the lines left, or None."""
     cdef OperationLine line = lines.get(ready.node)
     cdef _Behind following
     if line is None or line.front != ready.iteration:

@@ -182,7 +182,7 @@ cdef class StepMachine(StepState):
         return self._run_python(ready)
 
     cdef int _decline(self, Ready ready) except -1:
-        """Run an instance again, by its Python kernel: its C kernel has found inputs that it does not support."""
+        """Run an instance again, by its Python kernel, because its C kernel does not support its inputs."""
         drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
         self.declined = (self.declined or set()) | {(<uint64_t>ready.iteration, ready.node)}
         return self._run_again(ready)
@@ -233,8 +233,7 @@ cdef class StepMachine(StepState):
         return -1 if self.workers is None else self.workers.nanoseconds
 
     cdef int _compute(self, Ready ready, Node* node) except -1:
-        """Deliver the outputs of a C kernel when the work that it left is done; return the cost in units of the budget.
-        """
+        """Deliver the outputs of a C kernel when its work is done; return the cost in units of the budget."""
         cdef Work* work = &self.work
         cdef int cost = SLICE
         cdef bint is_last, begins

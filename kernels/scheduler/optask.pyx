@@ -1,8 +1,8 @@
-"""OpTask: a waiting operation instance, as the tools of asyncio see one.
+"""OpTask: a waiting operation instance, with the interface of a task for the tools of asyncio.
 
-An instance that waits for a future needs no coroutine and no turn of the event loop to wait in. It should still be
-found by tools that look for tasks: a debugger that lists them, ``asyncio.run`` that cancels the rest, a scope that
-cancels the tasks it started. They accept any object with a Task's methods, and a few of its private fields.
+An instance waiting for a future needs no coroutine and no turn of the event loop. But tools for tasks should still find
+it: a debugger that lists them, ``asyncio.run`` that cancels the rest, a scope that cancels its tasks. They accept any
+object with a Task's methods, and a few of its private fields.
 """
 
 import sys

@@ -10,7 +10,7 @@ class CompiledPlan:
         """Return the counters of each frame since the last step that ran alone."""
 
     def clusters(self) -> list[tuple[Any, int, str | None]]:
-        """Return for each cluster its program, how often it ran since then, and why it did not the last time."""
+        """Return for each cluster its program, its runs since then, and the reason if the last was left, or None."""
 
     @property
     def plan(self) -> Any: ...

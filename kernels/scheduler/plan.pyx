@@ -1,4 +1,4 @@
-"""The compiled form of a plan: C tables that every step of it shares, and the pools of its frames.
+"""The compiled form of a plan: C tables shared by all of its steps, and the pools of its frames.
 
 See docs/design/0003-step-machine.md.
 """
@@ -95,8 +95,8 @@ cdef class CompiledPlan:
         ]
 
     def clusters(self):
-        """Return for each cluster its NativeProgram, how often it ran since the last step that ran alone, and why it did
-        not the last time, or None.
+        """Return for each cluster its NativeProgram, its runs since the last step that ran alone, and the reason if the
+        last run was left to the step machine, or None.
         """
         programs = [each for each in self.programs if each.program.is_cluster]
         return [(each.program, each.runs, each.reason) for each in programs]

@@ -51,7 +51,7 @@ cdef int _push(Machine* m, Iteration* it, const Node* node, object swap) except 
 
 
 cdef int _give(Machine* m, Iteration* it, const Node* node) except -1:
-    """Pass on the series that the finished frame left; an empty one if nothing was ever saved."""
+    """Pass on the series left by the finished frame; an empty one if nothing was ever saved."""
     if it.slots[node.slot].form != EMPTY:
         m.outputs[0] = take(&it.slots[node.slot])
     else:

@@ -255,7 +255,7 @@ cdef class StepState:
         return [] if self.swap is None else [self.swap]
 
     def switch_outcomes(self):
-        """Return which way the Switches of the root frame went.
+        """Return the outcomes of the Switches of the root frame.
 
         Returns
         -------
@@ -461,7 +461,7 @@ cdef class StepState:
         return self._stop()
 
     cdef int _stop(self) except -1:
-        """Drop all work and all values, unless a drain is running that will do it on its way out."""
+        """Drop all work and all values, unless a drain is running, which does the same at its end."""
         cdef Machine* m = &self.machine
         if self.draining:
             return 0

@@ -6,9 +6,9 @@ from collections import deque
 class TimeSlices:
     """Shares one event loop among all of its steps.
 
-    However many steps there are, together they take one slice of time in each turn of the loop, first come first
-    served; a step that comes when the slice is used up waits. So the host application's lag does not grow with the
-    number of steps, and a step that ends within the slice never waits at all.
+    Together all steps take one slice of time in each turn of the loop, first come first served; a step coming after the
+    slice is used up waits. So the host application's lag does not grow with the number of steps, and a step ending
+    within the slice never waits at all.
     """
 
     waiting: deque[asyncio.Future[None]]  # of the steps that wait for their turn

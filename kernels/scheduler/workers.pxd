@@ -1,4 +1,4 @@
-"""Threads that do the long kernels of all steps of all sessions that share them, without Python."""
+"""Threads for the long kernels of all steps of some sessions, without Python."""
 
 from libc.stdint cimport int64_t, uint32_t
 

@@ -1,4 +1,4 @@
-"""Threads that do the long kernels of all steps of all sessions that share them, without Python."""
+"""Threads for the long kernels of all steps of some sessions, without Python."""
 
 class WorkerThreads:
     """Threads that sessions share; they start with the first work."""
@@ -17,7 +17,7 @@ class WorkerThreads:
         """Number of threads at work."""
 
     def close(self) -> None:
-        """End the threads after the parts that they are at; parts that no thread has taken up stay where they are."""
+        """End the threads after their present parts; parts not taken up stay where they are."""
 
     def begin_anew(self) -> None:
         """Reset to no threads and no work, in a process forked from the owner of the threads."""
@@ -40,7 +40,7 @@ class Workers:
 
     @property
     def orphaned(self) -> int:
-        """Number of kernels at work whose step is gone; the arrays of those that have ended are released."""
+        """Number of kernels at work for steps that are gone; the arrays of ended ones are released."""
 
     def strand(self) -> None:
         """Forget the session's work, in a process forked from the one whose threads are at it."""

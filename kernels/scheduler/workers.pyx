@@ -1,11 +1,11 @@
-"""Threads that do the long kernels of all steps of all sessions that share them, without Python.
+"""Threads for the long kernels of all steps of some sessions, without Python.
 
-A kernel that would keep the event loop waiting prepares its outputs and leaves the rest as a Work: a C function over
-plain memory, perhaps in several parts. The threads take a part of each session in turn, those of one session in the
-order in which they were handed over. Finished tasks go to the inbox of their step, which looks there while it drains,
-waits there for a moment when it has nothing else to do, or is told through a file descriptor that its event loop watches.
+A kernel too long for the event loop prepares its outputs and leaves the rest as a Work: a C function over plain memory,
+perhaps in several parts. The threads take a part of each session in turn, and the parts of a session in the order of
+their submission. Finished tasks go to the inbox of their step. The step looks there while draining, waits there for a
+moment when idle, or is notified through a file descriptor watched by its event loop.
 
-A step that ends early takes back parts not taken up; for the others its arrays stay until the threads are done.
+A step that ends early takes back parts not taken up; its arrays stay until the threads are done with the others.
 
 See docs/design/0006-cores.md and docs/design/0046-sessions-that-share.md.
 """
@@ -71,7 +71,7 @@ cdef class OffloadedWork:
 
 
 cdef OffloadedWork new_offloaded_work(Machine* m, Ready ready, const Node* node, Work* work, object compiled):
-    """Return the OffloadedWork of an instance: it keeps the objects of the work alive, and the outputs move into it."""
+    """Return the OffloadedWork of an instance, which owns the objects of the work and, from now on, the outputs."""
     cdef OffloadedWork offload = OffloadedWork()
     cdef uint32_t i
     offload.ready, offload.live = ready, m.live
@@ -139,7 +139,7 @@ cdef class WorkerThreads:
         return self.pool.busy
 
     def close(self):
-        """End the threads after the parts that they are at; parts that no thread has taken up stay where they are."""
+        """End the threads after their present parts; parts not taken up stay where they are."""
         cdef int i, started = self.started
         self.started, self.refused = 0, True
         with nogil:
@@ -178,7 +178,7 @@ cdef class WorkerThreads:
 
 @cython.no_gc  # else a collection could free a task that a thread works on; nothing that it refers to refers back
 cdef class Workers:
-    """A session's part of the threads: its line of work, and the work that its steps have left.
+    """A session's part of the threads: its line of work, and the work left by its steps.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ cdef class Workers:
 
     @property
     def orphaned(self):
-        """Number of kernels at work whose step is gone; the arrays of those that have ended are released."""
+        """Number of kernels at work for steps that are gone; the arrays of ended ones are released."""
         return self._release_orphans()
 
     cdef Py_ssize_t _release_orphans(self) except -1:
@@ -239,7 +239,7 @@ cdef class Workers:
         return False
 
     def strand(self):
-        """Forget the session's work, in a process forked from the one whose threads are at it; none is done here."""
+        """Forget the session's work, in a process forked from the owner of the threads; none is done here."""
         self.is_stranded = True
         self.line.first = self.line.last = NULL
         _open(&self.orphans)
@@ -252,7 +252,7 @@ cdef class Workers:
         return 0
 
     cdef int close_inbox(self, Inbox* inbox, set offloaded) except -1:
-        """Take back the OffloadedWork that no thread has taken up; work that a thread is at becomes an orphan."""
+        """Take back OffloadedWork not taken up by a thread; work under way becomes an orphan."""
         cdef list pending = list(offloaded)
         cdef Py_ssize_t i
         if self.is_stranded:
@@ -375,9 +375,9 @@ cdef class Workers:
 
 
 cdef inline void _keep_apart(Pool* pool, int number, int64_t now, int64_t* moved) noexcept nogil:
-    """Move a thread that runs on a core where another one ran last.
+    """Move a thread off a core where another one ran last.
 
-    Linux leaves threads that sleep and wake up together on one core for many steps, though others are idle.
+    Linux leaves threads with common sleep and wake-up times on one core for many steps, though others are idle.
     """
     cdef int core = tagloom_core(), i
     pool.cores[number] = core
