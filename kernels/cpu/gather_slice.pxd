@@ -5,7 +5,7 @@ from libc.stdint cimport uint64_t
 from tagloom.kernels.core.table cimport Compute
 
 cdef enum:
-    INDICES = 2  # of a part that can be seen where it lies
+    INDICES = 2  # of a part that can be read in place
 
 
 cdef int indices_of_part(Compute compute, const uint64_t* arguments, char** indices, size_t* sizes) noexcept nogil

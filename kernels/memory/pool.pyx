@@ -203,7 +203,7 @@ cdef class Pool:
         Returns
         -------
         list
-            Of what keeps the charge.
+            Of ExternalCharge; arrays count as long as these live.
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """Listing of a run's steps: the properties on which compiled code depends, operations and sizes but no addresses.
 
 Two runs with the same signature may share compiled code, which takes all addresses from the steps. Memory of steps
-and of no work is a *value* of the code, with a number: an element in a cell, or a small array that all steps see as a
+and of no work is a *value* of the code, with a number: an element in a cell, or a small array that all steps use as a
 whole. Code assumes nothing of all other addresses.
 """
 
@@ -207,7 +207,7 @@ cdef inline size_t _itemsize(Run run, const Instruction* each, int k) noexcept:
 
 
 cdef uint64_t _bytes(Run run, const Step* step, int k) noexcept:
-    """Return how many bytes a step sees at an operand."""
+    """Return the bytes that a step accesses at an operand."""
     cdef const Instruction* each
     if step.operands[k] == NULL:
         return 0

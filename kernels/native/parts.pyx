@@ -1,6 +1,6 @@
 """Parts of arrays that a run of a native program reads by index.
 
-Rows of an array that no step writes to can be seen where they lie; other parts are copied as anywhere else.
+Rows of an array without writes can be read in place; other parts are copied.
 """
 
 from libc.stdint cimport uint64_t

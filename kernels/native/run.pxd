@@ -56,7 +56,7 @@ cdef enum Verdict:  # as in jit/listed.py
     YES
     LATER  # once there is room
 
-cdef npy_intp most_value_bytes  # of memory that is a value of compiled code; longer rows are seen where they lie
+cdef npy_intp most_value_bytes  # of memory that is a value of compiled code; longer rows are accessed in place
 
 cdef struct Step
 
@@ -131,7 +131,7 @@ cdef class Run:
     cdef Register* registers
     cdef Value cells  # an array of uint64
     cdef int used  # cells
-    cdef list opaque  # first and last addresses of memory that works see, and their steps
+    cdef list opaque  # first and last addresses of memory that works access, and their steps
     cdef object compilation  # of its steps, or None
     cdef bint is_listed  # whether compiled code for its steps was looked for
     cdef list written  # Series that it writes

@@ -260,7 +260,7 @@ cdef class StepState:
         Returns
         -------
         dict of int to bool, int or None
-            By node: the predicate of a Switch, the index of a SwitchN, None if it was dead; those that fired.
+            By node: the predicate of a Switch, the index of a SwitchN, None if it was dead; only Switches that fired.
         """
         return outcomes_of(&self.machine)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 class TimeSlices:
-    """Shares one event loop among all of its steps.
+    """Time slices that the steps of an event loop share.
 
     Together all steps take one slice of time in each turn of the loop, first come first served; a step coming after the
     slice is used up waits. So the host application's lag does not grow with the number of steps, and a step ending
