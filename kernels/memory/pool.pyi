@@ -75,7 +75,7 @@ class Pool:
         """Return all freed blocks to the operating system."""
 
     def close(self) -> None:
-        """Count external arrays no longer and keep no freed blocks; arrays made here stay valid."""
+        """Count external arrays no longer, share no limit and keep no freed blocks; arrays made here stay valid."""
 
     def charge_external(self, arrays: Iterable[Any]) -> list[Any]:
         """Count arrays from elsewhere as long as the returned charges live."""

@@ -9,7 +9,7 @@ class CompiledProgram:
 
     def __init__(self, program: NativeProgram) -> None: ...
     def forget_counts(self) -> None:
-        """Count the loops anew."""
+        """Reset the counters of the loops, or of the runs of a cluster."""
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:

@@ -53,7 +53,7 @@ cdef class CompiledProgram:
             _build_instruction(self, i)
 
     def forget_counts(self):
-        """Count the loops, or the runs of a cluster, anew."""
+        """Reset the counters of the loops, or of the runs of a cluster."""
         self.counted.clear()
         self.runs = 0
 

@@ -1,8 +1,8 @@
 """Exchange of the memory of loop variables and their next values, instead of a copy.
 
-At the end of an iteration a loop variable takes the value computed for the next one. Where the addresses are known of
-all steps that access either memory, the two memories are exchanged: the next value is then computed in the old memory
-of the variable. When the run is over a variable is copied back to the memory of its register.
+At the end of an iteration a loop variable takes the value computed for the next iteration. Where the addresses are
+known of all steps that access either memory, the two memories are exchanged: the next value is then computed in the old
+memory of the variable. When the run is over a variable is copied back to the memory of its register.
 """
 
 from libc.string cimport memcpy

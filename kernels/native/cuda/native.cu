@@ -1,4 +1,4 @@
-// Definitions for kernels of native programs, compiled before a kernel written by the modules in this folder.
+// Definitions for kernels of native programs, prefixed to a kernel written by the modules in this folder.
 //
 // One block of threads runs a whole loop. Each thread has its own copy of every value without dimensions, an "element",
 // so all threads take the same branches; the threads share the arrays. A launch ends when the program ends or gives up,
