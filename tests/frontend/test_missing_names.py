@@ -22,7 +22,6 @@ HINTS = {
     "compile": "tagloom.function",
     "keras": "tagloom.nn",
     "layers": "tagloom.nn",
-    "compat": "docs/porting.md",
     "remat": "tagloom.recompute_grad",
     "optim": "tagloom.training",
     "GradientTape": "tagloom.gradients",
@@ -45,6 +44,11 @@ def test_a_name_of_another_library_is_refused_with_the_name_here(name):
     assert HINTS[name] in text
     assert caught.value.name == name
     assert not hasattr(tg, name)
+
+
+def test_the_older_interface_of_tensorflow_has_its_name_here():
+    with pytest.raises(AttributeError, match=r"tagloom\.compat has no 'v1'\n  try: tagloom\.compat\.tf1"):
+        tg.compat.v1  # noqa: B018
 
 
 @pytest.mark.parametrize(("name", "here"), [("relu", "relu"), ("reluu", "relu"), ("power", "pow")])
