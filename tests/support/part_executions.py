@@ -1,4 +1,4 @@
-"""Steps over several tasks, as parts in one event loop: an Execution for each task, joined by messages alone."""
+"""Steps over several tasks, as parts in one event loop: an MachineExecution for each task, joined by messages alone."""
 
 import asyncio
 import pickle
@@ -9,13 +9,14 @@ import numpy as np
 from tagloom.base.device_names import parse_device
 from tagloom.compile import DeviceTarget, Target, compile_until
 from tagloom.compile.step_plan import plan_step
+from tagloom.ir.own_kernels import ON_HOST
 from tagloom.ir.program import Program
 from tagloom.ops.support.context import StepContext
 from tagloom.runtime.devices.session_devices import SessionDevice
 from tagloom.runtime.resources.manager import ResourceManager
 from tagloom.runtime.steps.compiled_step import CompiledStep
 from tagloom.runtime.steps.environment import StepEnvironment
-from tagloom.runtime.steps.execution import Execution
+from tagloom.runtime.steps.execution import MachineExecution
 from tagloom.runtime.steps.request import make_request
 from tagloom.streams.cpu import CpuDevice
 
@@ -52,11 +53,12 @@ class Part:
     def __init__(self, partitioned, task, graph, fetches, feeds, settings=ON, variables=()):
         plan = plan_for(partitioned, task, settings)
         request = make_request(graph, [*fetches])
-        step = CompiledStep(graph, plan, list(feeds), request)
+        step = CompiledStep(Program(graph, list(feeds), request.tensors, request.targets, ()), plan)
         devices = [each for each in partitioned.programs if task.allows(each)]
         opened = [CpuDevice(str(each)) for each in devices]
         places = tuple(
-            SessionDevice(spec, device, False, device.contexts) for spec, device in zip(devices, opened, strict=True)
+            SessionDevice(spec, device, False, device.contexts, ON_HOST)
+            for spec, device in zip(devices, opened, strict=True)
         )
         environment = StepEnvironment(settings, devices=places)
         self.resources = ResourceManager()
@@ -64,7 +66,7 @@ class Part:
         context = StepContext(1, graph.seed, self.resources, contexts=opened[0].contexts)
         self.name = str(task)
         self.fetches = sorted(k for part in plan.devices for k in part.fetches)
-        self.execution = Execution(step, context, step.convert(list(feeds.values())), environment)
+        self.execution = MachineExecution(step, context, step.convert(list(feeds.values())), environment)
         # A part without remote channels may be a single machine, which meets nobody.
         self.rendezvous = getattr(self.execution.machine, "rendezvous", None)
 

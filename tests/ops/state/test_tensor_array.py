@@ -7,7 +7,7 @@ from tagloom.base.shapes import Shape
 from tagloom.frontend.state.tensor_array import TensorArray
 from tagloom.ir import scopes
 from tagloom.ir.apply import apply, constant
-from tagloom.ops.state import gradient_arrays
+from tagloom.ops.state.tensor_array import gradient_arrays
 from tagloom.ops.state.tensor_array.element_rules import ElementRules
 from tagloom.ops.state.tensor_array.storage import ArrayStorage
 
