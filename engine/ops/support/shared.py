@@ -46,7 +46,7 @@ class SharedKind(Generic[S]):
     make: Callable[[str, Any], S]
     agreeing: str
 
-    def get(self, resources: Resources, name: str, spec: Any, who: str) -> S:
+    def get(self, resources: Resources, name: str, spec: Any, requester: str) -> S:
         """Return the session's resource of a name, made on first use.
 
         Parameters
@@ -56,7 +56,7 @@ class SharedKind(Generic[S]):
             Shared name.
         spec : object
             Description of the resource.
-        who : str
+        requester : str
             Name of the requesting operation.
 
         Raises
@@ -70,7 +70,7 @@ class SharedKind(Generic[S]):
                 f"{self.container[:-1]} '{name}' is shared by what differs",
                 wanted=found.spec,
                 got=spec,
-                operation=who,
+                operation=requester,
                 hint=f"give {self.container} of one shared_name the same {self.agreeing}",
             )
         return found
