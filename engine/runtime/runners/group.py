@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ...base import nest
 from ...base.errors import GraphError, QueueClosed, StepTimeout
@@ -347,7 +347,7 @@ class Runners:
     def _make_step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
         """Return a function that runs one step with feeds, or calls the user's async function."""
         if callable(fetches):
-            function: Callable[..., Awaitable[Any]] = fetches
+            function = cast(Callable[..., Awaitable[Any]], fetches)
             call = function if is_fed else lambda _: function()
             return call if timeout is None else _limit_seconds(call, timeout)
         session = self.session
