@@ -109,4 +109,4 @@ class MachineGroup:
         """Return the instances waiting for peers."""
 
     def dump(self) -> list[str]:
-        """Return lines about the waiting, running and held values of each iteration, by machine, and about channels."""
+        """Return lines about the waits at channels, and about each iteration's waiting, running and held values."""

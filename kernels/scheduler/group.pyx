@@ -285,9 +285,9 @@ cdef class MachineGroup:
 
     @property
     def stuck(self):
-        """True if a step that is done has instances that wait for messages, or messages for no instance.
+        """True if a step that is done has Recvs or messages left over, which is an internal error.
 
-        This is an internal error. A part of a step that waits for a silent peer is not done, so it is never stuck.
+        A part of a step that waits for a silent peer is not done, so it is never stuck.
         """
         return self.failed is None and self.done and self.rendezvous.waiting > 0
 
@@ -360,10 +360,10 @@ cdef class MachineGroup:
         return lines
 
     def dump(self):
-        """Return lines about the waiting, running and held values of each iteration, by machine, and about channels."""
-        found = []
+        """Return lines about the waits at channels, and about each iteration's waiting, running and held values."""
+        found = self._channel_lines()  # first, since a timeout quotes the first lines only
         for each in self.machines:
             lines = each.dump()
             if lines:
                 found += [f"on {each.compiled.plan.device}:", *lines]
-        return found + self._channel_lines()
+        return found
