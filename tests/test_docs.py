@@ -16,7 +16,7 @@ from tagloom.compat import tf1
 from tagloom.compile import PIPELINE
 from tagloom.ir.definition import _REGISTRY, all_definitions
 
-from tests.architecture.layers import LAYERS
+from tests.architecture.layers import LAYERS, sources
 from tests.support.cases import each
 
 ROOT = Path(__file__).parents[1]
@@ -116,6 +116,15 @@ def test_names_exist(name):
 def test_blocks_of_code_are_not_cut_off(name):
     inside = re.findall(r"^```(?:python|text)\n(.*?)^```", NAMES[name], re.M | re.S)
     assert [line for block in inside for line in block.splitlines() if len(line) > 88] == []
+
+
+def test_documents_named_in_sources_are_there():
+    named = {
+        (link, str(path.relative_to(ROOT)))
+        for path, _ in sources()
+        for link in re.findall(r"docs/[\w/.-]+\.md", path.read_text())
+    }
+    assert [pair for pair in sorted(named) if not (ROOT / pair[0]).exists()] == []
 
 
 def test_the_front_page_leads_to_every_page():
