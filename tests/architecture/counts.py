@@ -5,6 +5,7 @@
 
 import ast
 import dataclasses
+import functools
 import importlib.util
 import inspect
 import re
@@ -34,7 +35,18 @@ def python_sources(folders=("engine", "streams", "swap", "kernels")):
     """Yield (path, syntax tree) of the Python files of some folders."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path, ast.parse(path.read_text())
+            yield path, parse(path)
+
+
+@functools.cache
+def parse(path):
+    return ast.parse(path.read_text())
+
+
+@functools.cache
+def walk(tree):
+    """Return all nodes of a file's syntax tree, which most counts look at."""
+    return list(ast.walk(tree))
 
 
 def package(path):
@@ -45,7 +57,7 @@ def package(path):
 
 def type_comparisons(tree):
     """Yield the lines that compare ``something.type`` with names of operation types, or look it up in a table."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             if any(_is_type(side) for side in sides):
@@ -91,7 +103,7 @@ def name_tables(tree, types):
 
 def private_reaches(tree, names=("session", "_session")):
     """Yield the lines that use a private attribute of a session, or of another object of these names."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         is_private = isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
         if is_private and getattr(node.value, "id", getattr(node.value, "attr", "")) in names:
             yield node.lineno
@@ -99,7 +111,7 @@ def private_reaches(tree, names=("session", "_session")):
 
 def calls_of(tree, name):
     """Yield the lines that call a function or class by its bare name."""
-    return (n.lineno for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == name)
+    return (n.lineno for n in walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == name)
 
 
 def branches(function):
@@ -164,7 +176,7 @@ def wide_functions():
     """Return the functions with many parameters: those that users call, kernels, and all others."""
     public, kernels, others, known = [], [], [], public_functions()
     for path, tree in python_sources():
-        for f in ast.walk(tree):
+        for f in walk(tree):
             if not isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) or is_only_typed(f):
                 continue
             names = [each.arg for each in parameters(f)]
@@ -182,7 +194,7 @@ def untyped_share():
     untyped = total = 0
     for path, tree in python_sources():
         if not str(path.relative_to(ROOT)).startswith(("engine/ops", "engine/nn", "engine/compat")):
-            functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+            functions = (n for n in walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
             found = [p.annotation for f in functions for p in parameters(f)]
             untyped += sum(each is not None and ast.unparse(each) == "Any" for each in found)
             total += len(found)
@@ -217,7 +229,7 @@ def counts():
             tables += [f"{where}:{name}" for name in name_tables(tree, types)]
         reaches += [f"{where}:{line}" for line in private_reaches(tree)]
         made += [f"{where}:{line}" for line in calls_of(tree, "Operation")]
-        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+        functions = [n for n in walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
         branchy += [f"{where}:{f.name}" for f in functions if branches(f) > MOST_BRANCHES]
         ignored[str(where)] += path.read_text().count("# type: " + "ignore")
     return {

@@ -96,7 +96,7 @@ def assert_same_bits(found, wanted):
         np.testing.assert_array_equal(np.signbit(found)[there], np.signbit(wanted)[there])
 
 
-@pytest.mark.sampled(every=20)
+@pytest.mark.sampled(every=40)
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 async def test_elements_are_those_of_inner_loops(graph, name):

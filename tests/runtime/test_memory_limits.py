@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.runtime.memory import arbiter
 
 from tests.support.settings import ON
 from tests.support.waiting import turns, until
@@ -313,8 +314,9 @@ async def test_elements_wait_for_room_for_what_joins_them(graph, x, join):
         assert live(session) == 0
 
 
-async def test_of_steps_that_wait_for_each_other_and_for_memory_the_last_fails(graph, x):
+async def test_of_steps_that_wait_for_each_other_and_for_memory_the_last_fails(graph, x, monkeypatch):
     """Both hold one array more than the other needs to end, and neither ends before the other has begun."""
+    monkeypatch.setattr(arbiter, "_LATE_SECONDS", 0.1)
     barrier = asyncio.Barrier(2)
 
     async def meet(value):

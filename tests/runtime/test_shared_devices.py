@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import tagloom as tg
+from tagloom.runtime.memory import arbiter
 from tagloom.runtime.memory.arbiter import MemoryArbiter
 from tagloom.streams import CpuDevice
 
@@ -55,7 +56,8 @@ class Steps:
             return await session.run(fetch, {x: 2.0}, timeout=20)
 
 
-async def test_who_waits_for_a_step_that_waits_for_one_that_goes_on():
+async def test_who_waits_for_a_step_that_waits_for_one_that_goes_on(monkeypatch):
+    monkeypatch.setattr(arbiter, "_LATE_SECONDS", 0.1)
     steps = Steps()
     async with CpuDevice(FIRST, limit=SIZE * 3 // 2) as first, CpuDevice(SECOND, limit=SIZE * 3 // 2) as second:
         async with asyncio.TaskGroup() as group:

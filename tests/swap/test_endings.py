@@ -389,9 +389,9 @@ async def test_a_close_that_is_cancelled_at_a_resource_releases_the_rest(graph, 
 
         async def aclose(self):
             began.set()
-            await asyncio.sleep(20)
+            await may_end.wait()
 
-    began = asyncio.Event()
+    began, may_end = asyncio.Event(), asyncio.Event()
     session = tg.Session(graph, memory_limit=LIMIT, swap=policy_for("disk", tmp_path), settings=PLAIN)
     await session.run(*program[:2])
     session.resources.get_or_create("slow", "slow", lambda _: Slow())
@@ -399,6 +399,8 @@ async def test_a_close_that_is_cancelled_at_a_resource_releases_the_rest(graph, 
     closing = asyncio.ensure_future(session.aclose())
     await began.wait()
     closing.cancel()
+    await turns(3)
+    may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await closing
     assert threads() == []
