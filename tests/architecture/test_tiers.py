@@ -45,8 +45,8 @@ def test_all_others_run():
     assert len(chosen(items)) == 2 + 7 + 1
 
 
-def test_larger_families_have_every_third_case_unless_a_mark_wants_all():
-    assert len(chosen(family("a.py::test_a", 9))) == 3
+def test_larger_families_have_a_share_of_their_cases_unless_a_mark_wants_all():
+    assert len(chosen(family("a.py::test_a", 3 * tiers.EVERY))) == 3
     assert len(chosen(family("a.py::test_a", 9, 1))) == 9
     assert len(chosen(family("tests/architecture/test_a.py::test_a", 9))) == 9
 
