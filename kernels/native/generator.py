@@ -30,6 +30,8 @@ class CodeGenerator(Protocol):
         Language of the kernels, for reasons of refusals: "CUDA C".
     adds_epilogues : bool
         True if there are kernels for convolutions with epilogues and for clusters, besides loops.
+    calls_kernels : bool
+        True if a program can call the Python kernels of operations.
     """
 
     @property
@@ -37,6 +39,9 @@ class CodeGenerator(Protocol):
 
     @property
     def adds_epilogues(self) -> bool: ...
+
+    @property
+    def calls_kernels(self) -> bool: ...
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         """Return the inputs whose values a kernel of this type must know in advance.
@@ -65,6 +70,7 @@ class _C:
 
     language = "C"
     adds_epilogues = True
+    calls_kernels = True
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         return values_read(type)
