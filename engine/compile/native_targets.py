@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..base.device_names import DeviceSpec
 from ..base.settings import Switches
+from ..base.wording import short_device
 from ..ir.operation import Operation
 from ..ir.processes import device_constraint
 from ..kernels.native.generator import C, CodeGenerator
@@ -17,10 +18,15 @@ from .target import DeviceTarget, Target
 
 
 def has_programs(target: Target) -> bool:
-    """Return True if a device of a target has a code generator, and no observer needs the single instances."""
+    """Return True if a device of a target runs programs, and no observer needs the single instances."""
     switches = target.settings.switches
     is_on = switches.native and switches.loops and not target.observed
-    return is_on and (not target.devices or any(device.generator is not None for device in target.devices))
+    return is_on and (not target.devices or any(map(_runs_programs, target.devices)))
+
+
+def _runs_programs(device: DeviceTarget) -> bool:
+    """Return True if a device has a code generator, whose programs keep to its limit if it has one."""
+    return device.generator is not None and (device.memory_limit is None or device.generator.keeps_limits)
 
 
 def has_clusters(target: Target) -> bool:
@@ -41,18 +47,20 @@ def rules_of_only_device(target: Target) -> Rules:
 
 def rules_of(target: Target) -> RulesOf:
     """Return the function that returns the rules for a loop: those of the device which all of its operations name."""
-    if len(target.devices) <= 1 and (not target.devices or target.devices[0].generator is not None):
-        rules = rules_of_only_device(target)
-        return lambda loop: rules
-    return lambda loop: _rules_on_device(loop, target)
+    if len(target.devices) > 1 or not all(map(_runs_programs, target.devices)):
+        return lambda loop: _rules_on_device(loop, target)
+    rules = rules_of_only_device(target)
+    return lambda loop: rules
 
 
 def is_native_on_cpu(target: Target) -> IsNative:
     """Return a predicate: True for loops that can be native programs of C kernels alone.
 
-    It is the same for all settings, limits and observers, so that products are computed in the same places, with
-    the same bits, wherever a loop runs.
+    It is the same for all limits and observers, and where the loop runs on the step machine all the same: products are
+    computed in the same places, with the same bits.
     """
+    if not target.settings.switches.keep_products:
+        return lambda loop: False
 
     def is_native(loop: Operation) -> bool:
         try:
@@ -89,8 +97,9 @@ def _rules_on_device(loop: Operation, target: Target) -> Rules:
     if len(named) > 1:
         raise NotNative(list(named.values())[1], "names another device than the rest of the loop")
     device = _find_device(next(iter(named), DeviceSpec()), loop, target)
-    if device.generator is None:
-        raise NotNative(loop, f"is on {device.spec}, for which there is no code generator")
+    if device.generator is None or not _runs_programs(device):
+        what = "there is no code generator" if device.generator is None else "programs do not keep to memory limits"
+        raise NotNative(loop, f"is on {short_device(device.spec)}, for which {what}")
     return Rules(
         device.generator, target.has_own_kernel, device.memory_limit is not None, str(device.spec) if named else ""
     )

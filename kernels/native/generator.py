@@ -32,6 +32,8 @@ class CodeGenerator(Protocol):
         True if there are kernels for convolutions with epilogues and for clusters, besides loops.
     calls_kernels : bool
         True if a program can call the Python kernels of operations.
+    keeps_limits : bool
+        True if a program waits where a device's memory has a limit.
     """
 
     @property
@@ -42,6 +44,9 @@ class CodeGenerator(Protocol):
 
     @property
     def calls_kernels(self) -> bool: ...
+
+    @property
+    def keeps_limits(self) -> bool: ...
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         """Return the inputs whose values a kernel of this type must know in advance.
@@ -71,6 +76,7 @@ class _C:
     language = "C"
     adds_epilogues = True
     calls_kernels = True
+    keeps_limits = True
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         return values_read(type)

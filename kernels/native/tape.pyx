@@ -2,7 +2,7 @@
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
 
@@ -11,13 +11,14 @@ import numpy as np
 from tagloom.kernels.native.traced import Untraceable, trace_kernel
 
 from tagloom.kernels.core.convert cimport box
-from tagloom.kernels.core.table cimport Loop, Work
-from tagloom.kernels.core.values cimport Value, hold, object_value
+from tagloom.kernels.core.cost cimport Py_CLEAR
+from tagloom.kernels.core.table cimport Loop, Node, Table, Type, Work, describe_type
+from tagloom.kernels.core.values cimport OBJECT, Value, drop, empty, hold, object_value, pointer
 from tagloom.kernels.cpu.arrays cimport ArrayObject, PyArray_DATA, PyArray_NBYTES, array_in
-from tagloom.kernels.cpu.registry cimport find_own_loop
+from tagloom.kernels.cpu.registry cimport find_native, find_own_loop
 from tagloom.kernels.cpu.ufuncs cimport find_loop_of
 from tagloom.kernels.native.compiled cimport Instruction
-from tagloom.kernels.native.run cimport APPLY, COPY, LONG_STEP, MOST_OPERANDS, WORK, Run, Step, add_step, hide, type_of
+from tagloom.kernels.native.run cimport APPLY, LONG_STEP, MOST_OPERANDS, WORK, WORK_TO, Run, Step, add_step, hide, type_of
 
 cnp.import_array()
 
@@ -90,6 +91,47 @@ cdef class RunTape:
         if gather.count:
             _append_work(self.run, _gather, gather, [source], [target], gather.count * MOVE)
 
+    def operate(self, str type, dict attrs, list inputs, dtype):
+        """Append the work of the C kernel of an operation with one output; return the output."""
+        cdef Work work
+        cdef Value value
+        cdef Value* given = <Value*>self.run.arena.take(len(inputs), sizeof(Value))
+        cdef Node* node = _new_node(self.run, type, attrs, inputs, dtype)
+        cdef const Table* table = <const Table*>node.name
+        cdef int k
+        memset(&work, 0, sizeof(Work))
+        value = empty()
+        for k, array in enumerate(inputs):
+            given[k] = object_value(<PyObject*>array)
+        try:
+            if not node.native(table, node, given, &self.run.held, &value, &work) or work.compute == NULL:
+                raise Untraceable
+            return self._keep(&work, inputs, value, dtype)
+        finally:
+            Py_CLEAR(work.kept)
+            drop(&self.run.held, &value)
+
+    cdef object _keep(self, Work* work, list inputs, Value value, dtype):
+        """Append the work of a kernel, and return the array of its result: an unboxed one gets memory."""
+        cdef Step* step
+        cdef uint64_t* arguments = <uint64_t*>self.run.arena.take(1, sizeof(work.arguments))
+        memcpy(arguments, work.arguments, sizeof(work.arguments))
+        if value.form == OBJECT:
+            made = <object>pointer(value)
+            step = add_step(self.run, WORK)
+        else:
+            made = np.zeros(1, np.uint64).view(dtype)[:1].reshape(())
+            step = add_step(self.run, WORK_TO)
+            step.operands[0] = _data(made)
+        step.compute, step.arguments = work.compute, arguments
+        if work.kept != NULL:
+            self.run.kept.append(<object>work.kept)
+        self.run.kept += [*inputs, made]
+        for array in (*inputs, made):
+            hide(self.run, <ArrayObject*><PyObject*>array)
+        _count(self.run, work.cost)
+        return made
+
     cdef int _own(self, str type, list inputs, output) except -1:
         """Append one of our own loops."""
         cdef void* data = NULL
@@ -98,6 +140,31 @@ cdef class RunTape:
             raise Untraceable
         _append(self.run, loop, data, inputs, [output], FUNCTION)
         return 0
+
+
+cdef Node* _new_node(Run run, str type, dict attrs, list inputs, dtype) except NULL:
+    """Return the node of an operation with one output, in a table of its own, whose address is the node's name."""
+    cdef Table* table = <Table*>run.arena.take(1, sizeof(Table))
+    cdef Node* node = <Node*>run.arena.take(1, sizeof(Node))
+    cdef int count = len(inputs)
+    cdef int k
+    given = [array.dtype for array in inputs]
+    made = [dtype]
+    table.nodes, node.num_inputs, node.num_outputs = node, count, 1
+    table.types = <Type*>run.arena.take(count + 1, sizeof(Type))
+    table.input_types = <uint16_t*>run.arena.take(count, sizeof(uint16_t))
+    table.output_types = <uint16_t*>run.arena.take(1, sizeof(uint16_t))
+    for k, each in enumerate(given + made):
+        describe_type(&table.types[k], each)
+    for k in range(count):
+        table.input_types[k] = k
+    table.output_types[0] = count
+    run.kept.append(given + made)
+    node.name = <PyObject*>table
+    node.native = find_native(type, attrs, given, made, node.params, run.kept)
+    if node.native == NULL:
+        raise Untraceable
+    return node
 
 
 cdef inline char* _data(array):

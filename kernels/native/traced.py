@@ -12,6 +12,7 @@ See docs/design/0057-no-cliffs.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -30,6 +31,8 @@ _FACTS = frozenset({"shape", "dtype", "ndim", "size", "itemsize", "nbytes"})
 _VIEWS = frozenset({"T", "mT", "real", "imag"})
 _VIEW_METHODS = frozenset({"transpose", "swapaxes", "squeeze", "diagonal", "view"})
 _FLATTENING = frozenset({"ravel", "flatten"})
+# Reductions whose C kernels have the bits of NumPy's.
+_REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all"})
 _CONJUGATING = frozenset({"conj", "conjugate"})
 _MAKERS = frozenset({"zeros", "empty", "ones", "full"})
 
@@ -61,6 +64,10 @@ class Tape(Protocol):
         """Append a copy of the elements at places of an array in order, counted from 1; 0 stands for zero."""
         ...
 
+    def operate(self, type: str, attrs: dict[str, Any], inputs: list[Array], dtype: np.dtype[Any]) -> Array:
+        """Append the work of the C kernel of an operation with one output; return the output."""
+        ...
+
 
 class Traced(NDArrayOperatorsMixin):
     """An array that changes, over memory of a run."""
@@ -79,6 +86,8 @@ class Traced(NDArrayOperatorsMixin):
             return lambda *arguments, **options: self._as_view(getattr(self.array, name)(*arguments, **options))
         if name in _FLATTENING:
             return lambda order="C": self.reshape(-1, order=order)
+        if name in _REDUCTIONS:
+            return partial(getattr(np, name), self)
         if name in _CONJUGATING:
             return lambda: np.conjugate(self)
         raise Untraceable
@@ -118,8 +127,11 @@ class Traced(NDArrayOperatorsMixin):
             return self.copy() if copy else self
         if not np.can_cast(self.dtype, dtype, "same_kind"):
             raise Untraceable
-        made = np.empty(self.shape, dtype)
-        self.tape.cast_elements(self.array, made)
+        made = np.zeros(self.shape, dtype)
+        if dtype.kind == "c" and self.dtype.kind != "c":
+            self.tape.copy_elements(self.astype(made.real.dtype, copy=False).array, made.real)
+        else:
+            self.tape.cast_elements(self.array, made)
         return Traced(self.tape, made)
 
     def reshape(self, *shape: Any, order: str = "C") -> Traced:
@@ -399,6 +411,25 @@ def _pad_array(x: Any, width: Any, mode: Any = "constant", **options: Any) -> An
     return _gather_moved(np.pad, (x, width, mode), options)
 
 
+def _handle_reduction(name: str) -> Callable[..., Any]:
+    """Return the handler of a reduction of an array to another of the same dtype."""
+
+    def reduce_array(x: Traced, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
+        keepdims = options.pop("keepdims", False)
+        is_sum = name in ("sum", "mean")
+        if options or (dtype is not None and np.dtype(dtype) != x.dtype) or x.dtype.kind not in "fib" or not x.size:
+            raise Untraceable
+        if (is_sum and x.dtype.kind != "f" and x.dtype != np.int64) or (name in ("any", "all") and x.dtype.kind != "b"):
+            raise Untraceable
+        if name == "mean" and x.dtype.kind != "f":
+            raise Untraceable
+        axes = None if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (int(axis),)
+        attrs = {"axis": axes, "keepdims": bool(keepdims)}
+        return Traced(x.tape, x.tape.operate(name.capitalize(), attrs, [x.in_order().array], x.dtype))
+
+    return reduce_array
+
+
 def _is_complex(x: Any) -> bool:
     return bool(x.dtype.kind == "c")
 
@@ -409,6 +440,7 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     np.stack: _stack_arrays,
     np.clip: _clip_values,
     np.pad: _pad_array,
+    **{getattr(np, name): _handle_reduction(name) for name in _REDUCTIONS},
     np.copy: lambda x, **options: x.copy(),
     np.iscomplexobj: _is_complex,
     np.isrealobj: lambda x: not _is_complex(x),

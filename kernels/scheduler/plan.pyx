@@ -96,7 +96,7 @@ cdef class CompiledPlan:
         """
         native = {name: counts for program in self.programs for name, counts in program.counts.items()}
         names = [frame.name for frame in self.plan.frames]
-        notes = {program.program.name: (program.reason, program.called) for program in self.programs}
+        notes = {program.program.name: (program.reason, getattr(program, "called", ())) for program in self.programs}
         unknown = None, ()
         return [
             _counts(&self.table.frames[i], native.get(names[i], (0, 0)), notes.get(names[i], unknown))
