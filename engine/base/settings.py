@@ -57,6 +57,8 @@ class Switches:
         Run connected elementwise operations as a single operation.
     release : bool
         Free a saved value after its read by a backward loop; if off, when none of the loop's values are needed.
+    keep_products : bool
+        Leave products in loops whose native programs multiply as fast as before the loop, wherever the loop runs.
     straight : bool
         Run loops of purely computing operations as native programs, without a token for each value and iteration.
     cluster : bool
@@ -113,6 +115,7 @@ class Switches:
     forward_assignments: bool = True
     fuse: bool = True
     release: bool = True
+    keep_products: bool = True
     straight: bool = True
     cluster: bool = True
     llvm: bool = True
@@ -310,6 +313,7 @@ FAST_PATHS: dict[str, Any] = {
     "forward_assignments": False,
     "fuse": False,
     "release": False,
+    "keep_products": False,
     "straight": False,
     "cluster": False,
     "llvm": False,

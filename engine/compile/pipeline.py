@@ -20,7 +20,6 @@ from ..ir.own_kernels import HasOwnKernel
 from ..ir.processes import require_here
 from ..ir.program import Program
 from ..ir.verify import check
-from ..kernels.native.generator import C, CodeGenerator
 from .devices import partition_step, place_step
 from .fuse.epilogues import add_epilogues
 from .fuse.forward_assignments import forward_assignments
@@ -29,7 +28,6 @@ from .fuse.pooled_masks import mask_before_spreading
 from .loops.accumulate import accumulate_products
 from .loops.fission import lift_products
 from .loops.input_blocks import compute_in_blocks
-from .loops.liftable import IsNative
 from .loops.mark_swappable import mark_swapped, set_swap_memory
 from .loops.merge_matmul import merge_products
 from .loops.release import release_saved
@@ -38,8 +36,8 @@ from .loops.weight_gradients import batch_products
 from .lower.lowering import lower
 from .mark_fetched import mark_fetched
 from .native.cluster import cluster
-from .native.rules import Rules
-from .native.wrap import can_be_native, run_natively
+from .native.wrap import run_natively
+from .native_targets import has_clusters, has_programs, is_native_on_cpu, rules_of, rules_of_only_device
 from .order_effects import order_effects
 from .partial_run import to_partial_run
 from .partition import partitioned as _partitioned
@@ -79,40 +77,9 @@ def _about_loops(name: str, run: Callable[[Program, Target], Program], switch: s
     return Pass(name, run, "structured", switch or name, about_loops=True)
 
 
-def _is_plain(target: Target) -> bool:
-    """Return True for a single device with a code generator, unlimited memory, and no observer."""
-    devices = target.devices
-    plain = len(devices) <= 1 and all(d.memory_limit is None and d.generator is not None for d in devices)
-    return plain and not target.observed and target.settings.switches.native and target.settings.switches.loops
-
-
-def _is_one_cpu(target: Target) -> bool:
-    """Return True for a single device as `_is_plain`, whose generator has kernels for epilogues and clusters."""
-    return _is_plain(target) and _generator_of(target).adds_epilogues
-
-
-def _generator_of(target: Target) -> CodeGenerator:
-    """Return the code generator of the only device of a plain target."""
-    generator = target.devices[0].generator if target.devices else C
-    assert generator is not None, "asked for targets of `_is_plain` alone"
-    return generator
-
-
-def _rules_of(target: Target) -> Rules:
-    """Return the rules for native programs of a plain target."""
-    return Rules(_generator_of(target), target.has_own_kernel)
-
-
-def _is_native(target: Target) -> IsNative:
-    """Return a predicate: True for loops to become native programs on a CPU."""
-    if not (target.settings.switches.straight and _is_one_cpu(target)):
-        return lambda loop: False
-    return lambda loop: can_be_native(loop, target.settings.switches, _rules_of(target))
-
-
 def _add_native_loops(program: Program, target: Target) -> Program:
-    """Add native programs for loops, by the code generator of the target's only device."""
-    return run_natively(program, target.settings.switches, _rules_of(target))
+    """Add native programs for loops, by the code generators of their devices."""
+    return run_natively(program, target.settings.switches, rules_of(target))
 
 
 def _require_here(program: Program, target: Target) -> Program:
@@ -140,8 +107,8 @@ PIPELINE: tuple[Pass, ...] = (
     _about_loops("hoist", lambda p, _: hoist_invariants(p)),
     # Loops: compute outside of iterations, or for many iterations at a time.
     _about_loops("merge_products", lambda p, _: merge_products(p)),
-    _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes, _is_native(t)), "hoist_bytes"),
-    _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes, _is_native(t)), "block_bytes"),
+    _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes, is_native_on_cpu(t)), "hoist_bytes"),
+    _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes, is_native_on_cpu(t)), "block_bytes"),
     _about_loops("narrow", lambda p, _: narrow_products(p)),
     _about_loops("batch", lambda p, t: batch_products(p, t.has_own_kernel)),
     _about_loops("accumulate", lambda p, t: accumulate_products(p, t.has_own_kernel)),
@@ -151,15 +118,21 @@ PIPELINE: tuple[Pass, ...] = (
     _make_structured_row("forward_assignments", forward_assignments, "forward_assignments"),
     # Before `fuse`: masks and epilogues look for single operations.
     _make_structured_row("pooled_masks", mask_before_spreading, "fuse"),
-    _unless_own("epilogues", add_epilogues, "fuse", _is_one_cpu),
+    _unless_own("epilogues", add_epilogues, "fuse", has_clusters),
     _unless_own("fuse", fuse_elementwise, "fuse"),
     # Saved values: how long they live, and whether they may leave the device.
     _make_structured_row("release", release_saved, "release"),
     _make_structured_row("mark_swappable", mark_swapped),
     _make_structured_row("mark_fetched", mark_fetched),
-    # Native programs for loops and other connected operations, where one device computes all.
-    Pass("straight", _add_native_loops, "structured", "straight", _is_plain, about_loops=True),
-    Pass("cluster", lambda p, t: cluster(p, t.settings.switches, _rules_of(t)), "structured", "cluster", _is_one_cpu),
+    # Native programs for loops, each on one device, and for other connected operations.
+    Pass("straight", _add_native_loops, "structured", "straight", has_programs, about_loops=True),
+    Pass(
+        "cluster",
+        lambda p, t: cluster(p, t.settings.switches, rules_of_only_device(t)),
+        "structured",
+        "cluster",
+        has_clusters,
+    ),
     # Primitives, on devices.
     Pass("lower", lambda p, _: lower(p), "lowered"),
     Pass("place", place_step, "lowered"),

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
+from ..base.array_libraries import is_numpy
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.public_names import import_alone
@@ -58,9 +57,9 @@ class Ufunc:
     here: Callable[..., Any] | None = None
 
     def __call__(self, xp: Any, *arrays: Any) -> Any:
-        if xp is np and self.here is not None:
+        if is_numpy(xp) and self.here is not None:
             return self.here(*arrays)
-        if self.elsewhere is not None and xp is not np:
+        if self.elsewhere is not None and not is_numpy(xp):
             return self.elsewhere(xp, *arrays)
         return getattr(xp, self.name)(*arrays)
 

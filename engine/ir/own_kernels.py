@@ -16,7 +16,7 @@ from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.registrations import Registration, Registry
 from ..base.shapes import Shape
 from ..base.source_lines import Source, user_source
-from .definition import definition_of
+from .definition import OpDefinition, definition_of
 from .operation import Operation
 from .tensor import Tensor
 
@@ -119,6 +119,35 @@ def any_registered() -> bool:
 
 
 ON_HOST = KernelSource()  # of computations with NumPy, also beside other devices
+
+
+def bound_kernel(op: Operation, xp: Any, source: KernelSource) -> Callable[..., Any]:
+    """Return the kernel of an operation, bound to its attributes and to an array library.
+
+    A kernel registered for the dtype or the device kind precedes the kernel of the definition.
+    """
+    definition = op.definition
+    assert definition.kernel is not None, op
+    own = source.find(op)
+    kernel: Callable[..., Any]
+    if own is not None:
+        kernel = own.bind(op, xp)
+    else:
+        attrs = {key: op.attrs[key] for key in definition.attrs}
+        kernel = partial(definition.kernel, xp, **attrs)
+    return take_single_output(definition, len(op.outputs), kernel)
+
+
+def take_single_output(definition: OpDefinition, num_outputs: int, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that returns an array, not a list of one, where an operation has a single output."""
+    first = definition.signature.outputs[0] if num_outputs == 1 else None
+    return partial(_unwrap_single_output, kernel) if first is not None and (first.many or first.count) else kernel
+
+
+def _unwrap_single_output(kernel: Any, *arguments: Any) -> Any:
+    """Call a kernel declared for any number of outputs, here one: executors expect an array for a single output."""
+    result = kernel(*arguments)
+    return result[0] if isinstance(result, (list, tuple)) else result
 
 
 def add_kernel(type: str, kernel: Callable[..., Any], dtype: DType | None, kind: str | None) -> Registration:

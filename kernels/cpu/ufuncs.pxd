@@ -11,6 +11,7 @@ cdef extern from "Python.h":
     PyObject* PyErr_Occurred()
 
 cdef Loop find_native_loop(str name, list numbers, void** data) except *
+cdef Loop find_loop_of(object ufunc, list numbers, void** data) except *
 cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1
 cdef bint loop_in(
         Compute compute, uint64_t* arguments, Loop* loop, void** data, npy_intp* count, char** pointers,

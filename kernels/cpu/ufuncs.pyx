@@ -64,18 +64,21 @@ cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1:
 
 cdef Loop find_native_loop(str name, list numbers, void** data) except *:
     """Return the inner loop of a ufunc, or our own, for exactly these type numbers and store its data, or return NULL."""
-    cdef UfuncObject* found
-    cdef void** loops
-    cdef void** all_data
-    for ufunc in (OWN.get(name), getattr(np, name)):
-        if ufunc is None:
-            continue
-        found = <UfuncObject*><PyObject*>ufunc
-        loops, all_data = <void**>found.functions, <void**>found.data
-        for i in range(found.ntypes):
-            if loops[i] != NULL and numbers == [found.types[i * found.nargs + k] for k in range(found.nargs)]:
-                data[0] = all_data[i] if all_data != NULL else NULL
-                return <Loop>loops[i]
+    cdef Loop found = NULL
+    if name in OWN:
+        found = find_loop_of(OWN[name], numbers, data)
+    return found if found != NULL else find_loop_of(getattr(np, name), numbers, data)
+
+
+cdef Loop find_loop_of(object ufunc, list numbers, void** data) except *:
+    """Return the inner loop of a ufunc for exactly these type numbers and store its data, or return NULL."""
+    cdef UfuncObject* found = <UfuncObject*><PyObject*>ufunc
+    cdef void** loops = <void**>found.functions
+    cdef void** all_data = <void**>found.data
+    for i in range(found.ntypes):
+        if loops[i] != NULL and numbers == [found.types[i * found.nargs + k] for k in range(found.nargs)]:
+            data[0] = all_data[i] if all_data != NULL else NULL
+            return <Loop>loops[i]
     return NULL
 
 

@@ -15,3 +15,4 @@ cdef class KernelContexts:
 
 cdef PyObject* enter(object context) except? NULL
 cdef int leave(object context, PyObject* around) except -1
+cdef bint is_inside() noexcept

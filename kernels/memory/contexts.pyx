@@ -87,6 +87,11 @@ cdef int leave(object context, PyObject* around) except -1:
     return PyContext_Exit(<PyObject*>context)
 
 
+cdef bint is_inside() noexcept:
+    """Return True if this thread is in a private context."""
+    return inside != NULL
+
+
 def _set_handler(handler):
     PyDataMem_SetHandler(handler)
 

@@ -61,6 +61,7 @@ cdef class CompiledProgram:
     cdef int skips  # runs that are not tried, after such
     cdef double spent  # nanoseconds that runs took
     cdef list compilations  # of runs: signature and Compilation
+    cdef readonly tuple called  # names of the operations whose Python kernels the last recorded run calls
     cdef dict counted  # by name of a loop: number of runs, and of iterations begun, in runs that did not give up
 
     cdef object source_of(self, const Instruction* each)

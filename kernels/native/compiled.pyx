@@ -31,18 +31,19 @@ cdef class CompiledProgram:
     Raises
     ------
     ValueError
-        If an operation has neither a C kernel nor an inner loop for its dtypes.
+        If an operation has no kernel of any kind for its dtypes.
     """
 
     def __init__(self, program):
         cdef int i
         self.program, self.arena, self.kept, self.counted, self.compilations = program, Arena(), [], {}, []
+        self.called = ()
         self.num_registers = len(program.registers)
         self.num_cells = 2 * self.num_registers + sum([len(each.inputs) for each in program.instructions])
         self.num_instructions = len(program.instructions)
         self.num_inputs, self.num_outputs = len(program.inputs), len(program.outputs)
         self.is_cluster = program.is_cluster
-        self.keeps_runs = {each.code for each in program.instructions} <= _KEPT
+        self.keeps_runs = program.keeps_runs and {each.code for each in program.instructions} <= _KEPT
         self.inputs = _integers(self.arena, program.inputs)
         self.outputs = _integers(self.arena, program.outputs)
         _build_types(self)
@@ -135,9 +136,10 @@ cdef int _build_node(CompiledProgram self, Instruction* made, computation) excep
         self.table.output_types[node.output + <unsigned int>k] = self.register_types[made.outputs[k]]
     inputs = [self.dtypes[self.register_types[made.inputs[k]]] for k in range(made.num_inputs)]
     outputs = [self.dtypes[self.register_types[made.outputs[k]]] for k in range(made.num_outputs)]
-    choose_kernel(node, computation, inputs, outputs, self.program, self.kept, self.arena)
-    if node.native == NULL and node.loop == NULL:
-        raise ValueError(f"{computation.name}: {computation.type} has no C kernel for these dtypes")
+    if not computation.is_called:
+        choose_kernel(node, computation, inputs, outputs, self.program, self.kept, self.arena)
+    if node.native == NULL and node.loop == NULL and computation.kernel is None:
+        raise ValueError(f"{computation.name}: {computation.type} has no kernel for these dtypes")
     made.node, made.shape_only = node, computation.shape_only
     for k in computation.reads:
         made.reads |= <uint64_t>1 << k

@@ -10,6 +10,7 @@ from tagloom.kernels.core.cost cimport Py_CLEAR, keep, leave
 from tagloom.kernels.core.table cimport LOST, QUEUE, UNFINISHED, Native, Node, Table, Work, output_type
 from tagloom.kernels.core.values cimport Counters, Value, hold, scalar
 from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.native.calls cimport reason_of_calls
 from tagloom.kernels.native.compiled cimport CompiledProgram
 from tagloom.kernels.native.compiling cimport use_code
 from tagloom.kernels.native.exchanging cimport put_variables_back
@@ -34,6 +35,7 @@ cdef enum:
 cdef struct Slice:
     Execution* execution
     Team* team
+    bint calls  # kernels in Python
 
 
 cdef int _run(
@@ -65,13 +67,14 @@ cdef int _run(
         run.execution.status = SUSPENDED
         _go_first(run)
     if run.execution.status == GAVE_UP:
-        return give_up(program, node, "an operation wants to raise an error, or its Python kernel")
+        return give_up(program, node, reason_of_calls(run) or "an operation wants to raise an error, or its Python kernel")
     if run.execution.status == DONE and not are_as_found(run):
         return give_up(program, node, "a TensorArray has changed meanwhile")
     if run.execution.status == DONE:
         return _finish(run, table, node, live, outputs)
     keep(work, <PyObject*>run)
     slice.execution, slice.team, run.team.over = &run.execution, &run.team, 0
+    slice.calls = bool(run.calls)
     leave(work, _run_slice, SLICE, MOST_THREADS if run.is_shared else 1)
     work.arguments[UNFINISHED] = <uint64_t><PyObject*>run
     return 1
@@ -92,13 +95,21 @@ cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
     has left, or the event loop is to look whether there is code for the run.
     """
     cdef const Slice* slice = <const Slice*>arguments
-    cdef const uint64_t* words = <const uint64_t*>arguments
-    cdef void** queue = <void**>words[QUEUE]
-    cdef int64_t slices = LONGEST // SLICE if queue != NULL and slice.execution.is_settled else 1
     if part > 0:
-        help_team(slice.team, queue)
+        help_team(slice.team, <void**>(<const uint64_t*>arguments)[QUEUE])
         return
     open_team(slice.team, parts)
+    if slice.calls:
+        with gil, nogil:  # so that the thread has a state of the interpreter, which each call would make
+            _run_slices(slice, <const uint64_t*>arguments)
+    else:
+        _run_slices(slice, <const uint64_t*>arguments)
+    close_team(slice.team)
+
+
+cdef void _run_slices(const Slice* slice, const uint64_t* words) noexcept nogil:
+    cdef void** queue = <void**>words[QUEUE]
+    cdef int64_t slices = LONGEST // SLICE if queue != NULL and slice.execution.is_settled else 1
     while slices > 0:
         slices -= 1
         go(slice.execution, SLICE if queue != NULL else SHORT)
@@ -106,7 +117,6 @@ cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
             break
         if queue != NULL and is_set(queue):
             break
-    close_team(slice.team)
 
 
 cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, Value* outputs) except -1:

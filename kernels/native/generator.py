@@ -30,6 +30,10 @@ class CodeGenerator(Protocol):
         Language of the kernels, for reasons of refusals: "CUDA C".
     adds_epilogues : bool
         True if there are kernels for convolutions with epilogues and for clusters, besides loops.
+    calls_kernels : bool
+        True if a program can call the Python kernels of operations.
+    keeps_limits : bool
+        True if a program waits where a device's memory has a limit.
     """
 
     @property
@@ -37,6 +41,12 @@ class CodeGenerator(Protocol):
 
     @property
     def adds_epilogues(self) -> bool: ...
+
+    @property
+    def calls_kernels(self) -> bool: ...
+
+    @property
+    def keeps_limits(self) -> bool: ...
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         """Return the inputs whose values a kernel of this type must know in advance.
@@ -65,6 +75,8 @@ class _C:
 
     language = "C"
     adds_epilogues = True
+    calls_kernels = True
+    keeps_limits = True
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         return values_read(type)

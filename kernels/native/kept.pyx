@@ -148,8 +148,11 @@ cdef bint _begin(Run run, const Value* inputs) except -1:
 
 
 cdef bint _may_be_kept(Run run) except -1:
-    """Return True if a run of a loop can be used for other inputs too, and saves time compared to recording."""
-    return not run.is_long and not run.is_shared and may_see_others(run) and may_add_to_others(run) and _is_small(run)
+    """Return True if a run of a loop can be used for other inputs too, and saves time compared to recording.
+
+    A run that calls kernels is not kept: one that knows its inputs may not need to.
+    """
+    return not run.calls and not run.is_long and not run.is_shared and may_see_others(run) and may_add_to_others(run) and _is_small(run)
 
 
 cdef bint _are_small(CompiledProgram program, const Value* inputs) except -1:

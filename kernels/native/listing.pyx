@@ -213,6 +213,8 @@ cdef uint64_t _bytes(Run run, const Step* step, int k) noexcept:
         return 0
     if step.code == APPLY:
         each = _computation(run, step)
+        if each == NULL and step.arguments != NULL:
+            return step.count * abs(step.strides[k]) if step.strides[k] else step.arguments[k]
         if each == NULL:  # so many at least
             return step.count * max(abs(step.strides[k]), 16)
         if step.count == 1 or step.strides[k] == 0:
@@ -235,6 +237,8 @@ cdef bint _is_whole(Run run, const Step* step, int k) noexcept:
     """Return True if a step accesses all bytes at an operand, side by side, as elements of known type."""
     cdef const Instruction* each
     if step.code != APPLY:
+        return True
+    if step.arguments != NULL:
         return True
     each = _computation(run, step)
     return each != NULL and (step.count == 1 or step.strides[k] == 0 or step.strides[k] == <npy_intp>_itemsize(run, each, k))

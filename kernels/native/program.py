@@ -6,10 +6,10 @@ structs. See docs/design/0025-native-loops.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -44,6 +44,34 @@ class Code(IntEnum):
     READ_NESTED = 12
 
 
+class PythonKernel(Protocol):
+    """The Python kernel of an operation.
+
+    Attributes
+    ----------
+    is_traceable : bool
+        True if the kernel is one of the package, and may run with arrays that only stand for others.
+    """
+
+    is_traceable: bool
+
+    def bound_to(self, xp: Any) -> Callable[..., Any]:
+        """Return the kernel, which computes with the functions of an array library.
+
+        It takes arrays, and returns an array, or a sequence of arrays for several outputs.
+        """
+        ...
+
+    def output_shapes(
+        self, shapes: Sequence[tuple[int, ...]], values: Sequence[np.ndarray[Any, Any] | None]
+    ) -> list[tuple[int, ...]] | None:
+        """Return the shapes of the outputs for shapes of the inputs, and values of inputs where these are known.
+
+        None if a shape depends on other values.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Computation:
     """An operation for a COMPUTE instruction.
@@ -60,6 +88,10 @@ class Computation:
         True if the result depends on the input's shape alone.
     reads : tuple of int
         Inputs whose values a kernel needs for its plan.
+    kernel : PythonKernel or None
+        The kernel to call where no C kernel leaves work that can be repeated.
+    is_called : bool
+        True if there is no C kernel.
     """
 
     name: str
@@ -68,11 +100,22 @@ class Computation:
     ufunc: str | None = None
     shape_only: bool = False
     reads: tuple[int, ...] = ()
+    kernel: PythonKernel | None = None
+    is_called: bool = False
     stateful: bool = field(default=False, init=False)
 
     def to_attribute(self) -> tuple[Any, ...]:
-        """Return the computation as tuples, strings and attribute values."""
-        return self.name, self.type, tuple(self.attrs.items()), self.ufunc, self.shape_only, self.reads
+        """Return the computation as tuples, strings, attribute values and a kernel."""
+        return (
+            self.name,
+            self.type,
+            tuple(self.attrs.items()),
+            self.ufunc,
+            self.shape_only,
+            self.reads,
+            self.kernel,
+            self.is_called,
+        )
 
     @classmethod
     def from_attribute(cls, attribute: tuple[Any, ...]) -> Computation:
@@ -157,6 +200,8 @@ class NativeProgram:
     is_cluster : bool
         True for a program without a loop, whose run is reused for inputs of the same shapes; the inputs are copied to
         the run's own memory.
+    keeps_runs : bool
+        False where memory has a limit: a run that is kept for later inputs holds memory.
     """
 
     name: str
@@ -169,6 +214,7 @@ class NativeProgram:
     reuse: bool = True
     compile_after: float | None = None
     is_cluster: bool = False
+    keeps_runs: bool = True
     native: bool = field(default=True, init=False)
     loops: bool = field(default=True, init=False)
 
@@ -185,6 +231,7 @@ class NativeProgram:
             self.reuse,
             self.compile_after,
             self.is_cluster,
+            self.keeps_runs,
         )
 
     @classmethod
@@ -225,7 +272,7 @@ class NativeProgram:
         """Return an instruction as text."""
         inputs, outputs = self._register_names(each.inputs), self._register_names(each.outputs)
         if each.computation is not None:
-            return f"{outputs} = {each.computation.type}({inputs})"
+            return f"{outputs} = {'call ' * each.computation.is_called}{each.computation.type}({inputs})"
         targets = ", ".join(map(str, each.targets))
         return {
             Code.MOVE: f"{outputs} = {inputs}",

@@ -27,6 +27,7 @@ from tagloom.kernels.cpu.elements cimport Elements
 from tagloom.kernels.cpu.linear cimport are_parts_alike, is_small, pack_once, product_in
 from tagloom.kernels.cpu.product_sum cimport ProductSum
 from tagloom.kernels.cpu.ufuncs cimport all_scalars, loop_in, run_arrays, run_scalars
+from tagloom.kernels.native.calls cimport leave_call, names_of_calls
 from tagloom.kernels.native.compiled cimport (
     ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, UNLESS, CompiledProgram,
     Instruction,
@@ -35,12 +36,13 @@ from tagloom.kernels.native.in_place cimport place_rows
 from tagloom.kernels.native.moving cimport make_home, record_move, straighten
 from tagloom.kernels.native.run cimport (
     ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, LONG_STEP, WORK, WORK_TO,
-    Refusal, Register, Run, Step, add_step, data_of, is_element, new_cell, pass_guard, type_of,
+    Refusal, Register, Run, Step, add_step, data_of, hide, is_element, new_cell, pass_guard, type_of,
 )
 from tagloom.kernels.native.saving cimport record_push, record_read
 from tagloom.kernels.native.nesting cimport record_nest
 from tagloom.kernels.native.parts cimport record_part
 from tagloom.kernels.native.sums cimport record_add
+from tagloom.kernels.native.tape cimport record_trace
 from tagloom.kernels.native.team cimport most_shares, share
 from tagloom.kernels.native.tensor_arrays cimport record_get, record_put
 from tagloom.kernels.scheduler.series cimport Series
@@ -61,6 +63,7 @@ cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
         run.trips = 0 if for_others else trips_of(run)  # the inputs of others are not there yet
         _record_all(run)
         place_rows(run)
+        program.called = names_of_calls(run)
     except Refusal as refusal:
         run.reason = str(refusal)
         return run
@@ -224,8 +227,6 @@ cdef int _compute(Run run, Instruction* each, Value* inputs, Value* outputs) exc
         register = &run.registers[each.inputs[k]]
         known = known and register.is_known
         elements = elements and is_element(register)
-        if each.reads >> k & 1 and not register.is_known:
-            raise Refusal(f"{_name(each)}: {_type(run, each)} depends on a value that changes")
     if each.node.loop_raises:
         known = False
         _guard(run, each)
@@ -297,16 +298,14 @@ cdef int _compute_arrays(Run run, Instruction* each, Value* inputs, Value* outpu
     for k in range(each.num_inputs):
         inputs[k] = _as_input(run, each.inputs[k])
     try:
-        if not _call(run, each, inputs, outputs, &work) and not (
-                _box(run, each, inputs) and _call(run, each, inputs, outputs, &work)):
+        if not (_prepare(run, each, inputs, outputs, &work, known) or record_trace(run, each, inputs, outputs)
+                or leave_call(run, each, inputs, outputs, &work)):
             raise Refusal(f"{_name(each)}: {_type(run, each)} has no C kernel for these arrays")
         known = known and work.cost < LONG
         if known and work.compute != NULL:
             work.compute(work.arguments, 0, 1)
             if not take_result(&work, outputs):
                 raise Refusal(f"{_name(each)}: {_type(run, each)} wants its Python kernel")
-        elif not known:
-            _check_left(run, each, inputs, outputs, &work)
         _take_outputs(run, each, outputs, known)
         if not known and work.compute != NULL and not record_part(run, each, &work):
             _keep_work(run, each, inputs, outputs, &work)
@@ -317,6 +316,24 @@ cdef int _compute_arrays(Run run, Instruction* each, Value* inputs, Value* outpu
     return 0
 
 
+cdef bint _prepare(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work, bint known) except -1:
+    """Call the C kernel of an operation; return False, without outputs, if it leaves no work that can be repeated."""
+    cdef int k
+    if each.node.native == NULL and each.node.loop == NULL:
+        return False
+    for k in range(each.num_inputs):
+        if each.reads >> k & 1 and not run.registers[each.inputs[k]].is_known:
+            return False
+    if not _call(run, each, inputs, outputs, work) and not (
+            _box(run, each, inputs) and _call(run, each, inputs, outputs, work)):
+        return False
+    if (known and work.cost < LONG) or _leaves_all(each, inputs, outputs, work):
+        return True
+    for k in range(each.num_outputs):
+        drop(&run.held, &outputs[k])
+    return False
+
+
 cdef Value _as_input(Run run, int number) except *:
     """Return the value of a register for a kernel: a known element unboxed, all else as an array."""
     cdef Register* register = &run.registers[number]
@@ -324,23 +341,6 @@ cdef Value _as_input(Run run, int number) except *:
     if register.value.form == EMPTY:
         new_view(&run.held, type_of(run, number), cells, register.cell, 0, NULL, &register.value)
     return register.value
-
-
-cdef int _hide(Run run, Value value) except -1:
-    """Note that a kernel's work accesses the memory of an array."""
-    cdef ArrayObject* array = array_in(value)
-    cdef char* low
-    cdef char* high
-    cdef cnp.npy_intp reach
-    cdef int d
-    if array == NULL or PyArray_SIZE(array) == 0:
-        return 0
-    low, high = <char*>PyArray_DATA(array), <char*>PyArray_DATA(array) + PyArray_ITEMSIZE(array)
-    for d in range(PyArray_NDIM(array)):
-        reach = (PyArray_DIM(array, d) - 1) * PyArray_STRIDES(array)[d]
-        low, high = low + min(reach, 0), high + max(reach, 0)
-    run.opaque.append((<uint64_t>low, <uint64_t>high, run.num_steps - 1))
-    return 0
 
 
 cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
@@ -399,21 +399,21 @@ cdef bint _may_be_overwritten(Run run, const Instruction* each, int k) noexcept:
     return True
 
 
-cdef int _check_left(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work) except -1:
-    """Check that no computation on values was done: each output is left as work, lies in an input, or depends on
+cdef bint _leaves_all(const Instruction* each, const Value* inputs, const Value* outputs, const Work* work) noexcept:
+    """Return True if no computation on values was done: each output is left as work, lies in an input, or depends on
     shapes.
     """
     cdef ArrayObject* array
     cdef bint is_new
     cdef int k
     if work.compute != NULL or each.shape_only:
-        return 0
+        return True
     for k in range(each.num_outputs):
         array = array_in(outputs[k])
         is_new = array != NULL and PyArray_BASE(array) == NULL and not _is_among(array, each, inputs)
         if array == NULL or (is_new and PyArray_SIZE(array)):
-            raise Refusal(f"{_name(each)}: {_type(run, each)} leaves nothing to be done again")
-    return 0
+            return False
+    return True
 
 
 cdef bint _is_among(ArrayObject* array, const Instruction* each, const Value* inputs) noexcept:
@@ -475,9 +475,9 @@ cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value
     run.is_long = run.is_long or work.cost >= LONG_STEP
     if not is_small(product_in(work.compute, arguments)):
         for k in range(each.num_inputs):
-            _hide(run, inputs[k])
+            hide(run, array_in(inputs[k]))
         for k in range(each.num_outputs):
-            _hide(run, outputs[k])
+            hide(run, array_in(outputs[k]))
     if work.kept != NULL:
         run.kept.append(<object>work.kept)
     if each.num_inputs > 1 and run.registers[each.inputs[1]].is_known:

@@ -6,7 +6,7 @@ from numpy cimport npy_intp
 from tagloom.kernels.core.arena cimport Arena
 from tagloom.kernels.core.table cimport Compute, Loop, Type
 from tagloom.kernels.core.values cimport SCALAR, Counters, Value
-from tagloom.kernels.cpu.arrays cimport PyArray_DATA, array_in
+from tagloom.kernels.cpu.arrays cimport ArrayObject, PyArray_DATA, array_in
 from tagloom.kernels.native.compiled cimport CompiledProgram
 from tagloom.kernels.native.team cimport Team
 from tagloom.kernels.scheduler.series cimport Block
@@ -78,7 +78,7 @@ cdef struct Step:
     void* data  # its last argument
     Compute compute
     Act act  # of steps that are called; in compiled code also of PUSH_ROW and guards
-    uint64_t* arguments
+    uint64_t* arguments  # APPLY: the bytes of each operand's element, or NULL where the operation tells them
     npy_intp count
     npy_intp strides[MOST_OPERANDS]
     char* operands[MOST_OPERANDS]
@@ -147,6 +147,7 @@ cdef class Run:
     cdef dict tensor_arrays  # by register: the run's state of an array, a TensorArrayRun
     cdef int64_t trips  # of the outermost loop, about; 0 if that is not known
     cdef list kept  # memory that the steps write and read and no register holds
+    cdef list calls  # of kernels in Python
     cdef str reason  # why it could not be recorded, or None
 
 
@@ -155,6 +156,7 @@ cdef class Refusal(Exception):
 
 
 cdef Step* add_step(Run run, int code) except NULL
+cdef int hide(Run run, ArrayObject* array) except -1
 cdef size_t checked(size_t size) except? 0
 cdef void go(Execution* x, int64_t time) noexcept nogil
 cdef void go_through(Execution* x) noexcept nogil

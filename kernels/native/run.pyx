@@ -4,11 +4,18 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
+from numpy cimport import_array
+
 from tagloom.kernels.core.arena cimport Arena
 from tagloom.kernels.core.clock cimport nanoseconds
 from tagloom.kernels.core.table cimport DECLINED, RESULT
 from tagloom.kernels.core.values cimport drop
+from tagloom.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_ITEMSIZE, PyArray_NDIM, PyArray_SIZE, PyArray_STRIDES,
+)
 from tagloom.kernels.native.compiled cimport CompiledProgram
+
+import_array()
 
 cdef enum:
     MOST_BYTES = 1 << 22  # that a step copies
@@ -32,7 +39,7 @@ cdef class Run:
     """The steps of a run and their memory."""
 
     def __cinit__(self, CompiledProgram program):
-        self.program, self.arena, self.kept, self.opaque = program, Arena(), [], []
+        self.program, self.arena, self.kept, self.opaque, self.calls = program, Arena(), [], [], []
         self.written, self.writers, self.shapes, self.read, self.readers = [], [], [], [], []
         self.sums, self.sum_states, self.tensor_arrays, self.loops, self.nests = [], [], {}, {}, []
         self.rows = Arena()
@@ -59,6 +66,22 @@ cdef Step* add_step(Run run, int code) except NULL:
     memset(&run.steps[run.num_steps - 1], 0, sizeof(Step))
     run.steps[run.num_steps - 1].code = code
     return &run.steps[run.num_steps - 1]
+
+
+cdef int hide(Run run, ArrayObject* array) except -1:
+    """Note that the work of the last step accesses the memory of an array."""
+    cdef char* low
+    cdef char* high
+    cdef npy_intp reach
+    cdef int d
+    if array == NULL or PyArray_SIZE(array) == 0:
+        return 0
+    low, high = <char*>PyArray_DATA(array), <char*>PyArray_DATA(array) + PyArray_ITEMSIZE(array)
+    for d in range(PyArray_NDIM(array)):
+        reach = (PyArray_DIM(array, d) - 1) * PyArray_STRIDES(array)[d]
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    run.opaque.append((<uint64_t>low, <uint64_t>high, run.num_steps - 1))
+    return 0
 
 
 cdef size_t checked(size_t size) except? 0:

@@ -24,6 +24,7 @@ cdef class LimitedMachine(StepMachine):
     cdef Account* account  # of all memory of the step, with its own reference; NULL for a step without operations
     cdef Ready forced  # may take memory that others wait for, since nothing else can go on; iteration NULL for none
 
+    cdef bint _give_up_program(self) except -1
     cdef bint _parks(self, Ready ready, object exception) except -1
     cdef int _park(self, Ready ready, int64_t need) except -1
     cdef int _unpark(self, Py_ssize_t i) except -1

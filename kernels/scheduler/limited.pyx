@@ -8,7 +8,7 @@ younger one must leave the room that the older ones wait for. See docs/design/00
 from bisect import insort
 from functools import partial
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from tagloom.kernels.core.cost cimport Py_CLEAR
 from tagloom.kernels.core.frames cimport Frame, Iteration
@@ -124,11 +124,23 @@ cdef class LimitedMachine(StepMachine):
         return False
 
     def fail_out_of_memory(self):
-        """Fail the step, because no memory will be released for its parked instances."""
+        """Fail the step, because no memory will be released for its parked instances.
+
+        A native program among them is given up instead: its loop takes memory bit by bit, and may wait for it.
+        """
         cdef Parked oldest
-        if self.failure is None and self.parked:
+        if self.failure is None and self.parked and not self._give_up_program():
             oldest = self.parked[0]
             StepState._fail(self, oldest.ready, self._no_room(oldest.need))
+
+    cdef bint _give_up_program(self) except -1:
+        """Make a parked native program ready, to report that it did not run; return False if there is none."""
+        cdef Parked each
+        for i, each in enumerate(self.parked):
+            if self.compiled.plan.nodes[each.ready.node].type == "Native":
+                self.declined = (self.declined or set()) | {(<uint64_t>each.ready.iteration, each.ready.node)}
+                return self._unpark(i) == 0
+        return False
 
     cdef bint is_ready(self) noexcept:
         waits = len(self.parked) > 0 or self.gate.held != NULL

@@ -16,6 +16,8 @@ cdef class CompiledPlan:
     cdef readonly list kernels  # owns Node.kernel
     cdef list programs  # native ones among them, which count their loops
     cdef int64_t running  # steps open now
+    cdef set told  # numbers of the frames whose loops were logged
     cdef dict _type_index  # dtype or None -> type index, while building
 
     cdef int join(self) except -1
+    cdef int leave(self) except -1

@@ -9,6 +9,8 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
+import logging
+
 import numpy as np
 
 from tagloom.base.settings import DEFAULTS
@@ -27,6 +29,11 @@ from tagloom.kernels.core.table cimport (
 from tagloom.kernels.core.values cimport Value, drop
 from tagloom.kernels.cpu.choosing cimport choose_kernel
 
+
+_logger = logging.getLogger("tagloom")
+
+cdef enum:
+    MANY = 1000  # iterations of a loop that would have been much faster as a native program
 
 cdef double GUESS = 10  # nanoseconds that a Python kernel takes for a byte, before that is measured
 
@@ -52,7 +59,7 @@ cdef class CompiledPlan:
         check(plan)
         self.plan = plan
         self.arena = Arena()
-        self.dtypes, self.kernels, self._type_index = [], [], {}
+        self.dtypes, self.kernels, self.told, self._type_index = [], [], set(), {}
         _measure(self)
         _build_outputs(self)
         _build_frames(self)
@@ -84,13 +91,15 @@ cdef class CompiledPlan:
         list of dict
             The fields of LoopCounts; ``last``, how often each NextIteration was its iteration's last; ``native_runs`` and
             ``native_starts``, how often the loop ran as a native program, and the iterations that it began then;
-            ``not_native``, why it did not the last time, or None.
+            ``not_native``, why it did not the last time, or None; ``called``, the operations whose Python kernels its
+            program called.
         """
         native = {name: counts for program in self.programs for name, counts in program.counts.items()}
         names = [frame.name for frame in self.plan.frames]
-        reasons = {program.program.name: program.reason for program in self.programs}
+        notes = {program.program.name: (program.reason, getattr(program, "called", ())) for program in self.programs}
+        unknown = None, ()
         return [
-            _counts(&self.table.frames[i], native.get(names[i], (0, 0)), reasons.get(names[i]))
+            _counts(&self.table.frames[i], native.get(names[i], (0, 0)), notes.get(names[i], unknown))
             for i in range(self.table.num_frames)
         ]
 
@@ -115,12 +124,36 @@ cdef class CompiledPlan:
         return 0
 
 
-cdef dict _counts(const FrameType* frame, tuple native, str reason):
-    """Return the counters of a frame, with the native runs of its loop, the iterations begun in them, and the reason
-    why it did not run natively.
+    cdef int leave(self) except -1:
+        """Count a step out; log, once for each loop, why many iterations ran on the step machine."""
+        cdef uint32_t i
+        self.running -= 1
+        for i in range(1, self.table.num_frames):
+            if self.table.frames[i].counts.starts > MANY and i not in self.told:
+                self.told.add(i)
+                reason = self._not_native(i)
+                if reason is not None:
+                    _logger.info(
+                        "loop %s: %d iterations on the step machine, because %s",
+                        self.plan.frames[i].name, self.table.frames[i].counts.starts, reason)
+        return 0
+
+    def _not_native(self, frame):
+        """Return why a loop did not run natively: the compiler's reason, or that of its program; None if unknown."""
+        for program in self.programs:
+            if program.program.name == self.plan.frames[frame].name and program.reason is not None:
+                return program.reason
+        tests = [node for node in self.plan.nodes if node.kind == Kinds.LOOP_COND and node.frame == frame]
+        return next((node.origin.not_native for node in tests if node.origin is not None), None)
+
+
+cdef dict _counts(const FrameType* frame, tuple native, tuple notes):
+    """Return the counters of a frame, with the native runs of its loop, the iterations begun in them, the reason why it
+    did not run natively, and the operations whose Python kernels it called.
     """
     last = [frame.last[i] for i in range(frame.num_nexts)]
-    return {**frame.counts, "last": last, "native_runs": native[0], "native_starts": native[1], "not_native": reason}
+    found = {"last": last, "native_runs": native[0], "native_starts": native[1], "not_native": notes[0], "called": notes[1]}
+    return {**frame.counts, **found}
 
 
 cdef void _free_pool(Link* block) noexcept:

@@ -209,7 +209,8 @@ cdef class StepState:
         """
         if self.draining:
             raise RuntimeError("a step can not be closed by its own kernel; abort it")
-        self.compiled.running -= not self.closed
+        if not self.closed:
+            self.compiled.leave()
         self.closed = True
         self._stop()
         self.pending_instances.clear()

@@ -21,7 +21,7 @@ from ...ir.structured import num_results, saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
-from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead
+from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead, refuse_swapping
 from .rules import ON_CPU, Rules
 
 _OUTSIDE = -2  # in place of a loop, for registers that are written only once per run
@@ -120,6 +120,7 @@ class _Translator:
 
     def whole_loop(self) -> tuple[NativeProgram, list[Tensor]]:
         """Translate the loop."""
+        refuse_swapping(self.op, self.rules)
         for tensor in dict.fromkeys(self.op.inputs):
             self.capture(tensor)
         self.while_loop(self.op)
@@ -153,6 +154,7 @@ class _Translator:
             self.switches.reuse,
             self.switches.llvm_seconds if self.switches.llvm and _has_llvm() else None,
             is_cluster,
+            not self.rules.is_limited,
         )
         return program, self.captures
 
@@ -245,7 +247,7 @@ class _Translator:
 
     def compute(self, op: Operation) -> None:
         """Translate a pure operation."""
-        computation = self.computations.get(op) or computation_of(op, self.switches, self.rules)
+        computation = self.computations.get(op) or computation_of(op, self.switches, self.rules, self.rules.calls)
         inputs = self.values(op.inputs)
         outputs = [self.new(t.dtype, t.op.name if len(op.outputs) == 1 else t.name, op) for t in op.outputs]
         self.add(Code.COMPUTE, inputs, outputs, computation=computation)

@@ -22,16 +22,16 @@ from ...ir.tensor import Tensor
 from ...kernels.native.program import NativeProgram
 from .choice import append_choice, move_into
 from .eligible import NotNative
-from .rules import ON_CPU, Rules
+from .rules import ON_CPU, Rules, RulesOf
 from .translate import translate
 
 
-def run_natively(program: Program, switches: Switches, rules: Rules = ON_CPU) -> Program:
-    """Add native programs for the outermost eligible loops; `program` is changed."""
+def run_natively(program: Program, switches: Switches, rules_of: RulesOf) -> Program:
+    """Add native programs for the outermost eligible loops, by the rules for each; `program` is changed."""
     # A list: the search ends before Conds are appended to the regions it walks.
     conds = {
         op: _append_native_choice(op, *translation)
-        for op, translation in list(_outermost_loops(program.graph.root, switches, rules))
+        for op, translation in list(_outermost_loops(program.graph.root, switches, rules_of))
     }
     if conds:
         _replace_loops(program, conds)
@@ -69,23 +69,30 @@ def _sort_region(region: Region, conds: dict[Operation, Operation]) -> None:
 
 
 def _outermost_loops(
-    region: Region, switches: Switches, rules: Rules
-) -> Iterator[tuple[Operation, tuple[NativeProgram, list[Tensor]]]]:
-    """Yield the outermost eligible loops, with the results of `translate`; mark others with the reason."""
+    region: Region, switches: Switches, rules_of: RulesOf
+) -> Iterator[tuple[Operation, tuple[NativeProgram, list[Tensor], str]]]:
+    """Yield the outermost eligible loops, with the results of `translate` and the device that they name.
+
+    Other loops are marked with the reason.
+    """
     for op in region.operations:
         if op.is_while and op.outputs:
             try:
                 # Inner loops of an eligible loop are part of its program.
-                yield op, translate(op, switches, rules)
+                rules = rules_of(op)
+                yield op, (*translate(op, switches, rules), rules.device)
                 continue
             except NotNative as reason:
                 op.note(not_native=str(reason))
         for inner in op.regions:
-            yield from _outermost_loops(inner, switches, rules)
+            yield from _outermost_loops(inner, switches, rules_of)
 
 
-def _append_native_choice(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Operation:
-    return append_choice(op, op.name, op.outputs, program, inputs, _outside_control_inputs(op))
+def _append_native_choice(op: Operation, program: NativeProgram, inputs: list[Tensor], device: str) -> Operation:
+    cond = append_choice(op, op.name, op.outputs, program, inputs, _outside_control_inputs(op))
+    if device:
+        cond.inputs[0].op.device = device
+    return cond
 
 
 def _outside_control_inputs(op: Operation) -> list[Operation]:

@@ -13,7 +13,7 @@ from ...base.settings import AUTO, MOST
 from ...ir.definition import Ufunc
 from ...ir.frames import ROOT, Frames, assign_frames
 from ...ir.operation import Operation
-from ...ir.own_kernels import ON_HOST, KernelSource
+from ...ir.own_kernels import ON_HOST, KernelSource, bound_kernel
 from ...ir.program import Program, needed
 from ...ir.rules.kernels import Elements, NoRetry
 from ...ir.traits import Role
@@ -84,25 +84,6 @@ def is_kernel(op: Operation) -> bool:
 def _numpy_kernels(source_of: Callable[[Operation], KernelSource]) -> Callable[[Operation], Callable[..., Any]]:
     """Return a function of an operation that returns its kernel, computing with NumPy."""
     return lambda op: bound_kernel(op, np, source_of(op))
-
-
-def bound_kernel(op: Operation, xp: Any, source: KernelSource) -> Callable[..., Any]:
-    """Return the kernel of an operation, bound to its attributes and to an array library.
-
-    A kernel registered for the dtype or the device kind precedes the kernel of the definition.
-    """
-    definition = op.definition
-    assert definition.kernel is not None, op
-    own = source.find(op)
-    kernel: Callable[..., Any]
-    if own is not None:
-        kernel = own.bind(op, xp)
-    else:
-        attrs = {key: op.attrs[key] for key in definition.attrs}
-        kernel = functools.partial(definition.kernel, xp, **attrs)
-    if len(op.outputs) == 1 and (definition.signature.outputs[0].many or definition.signature.outputs[0].count):
-        kernel = functools.partial(_unwrap_single_output, kernel)
-    return kernel
 
 
 class _Builder:
@@ -242,9 +223,3 @@ def _made_bytes(op: Operation) -> int:
             return -1
         total += count * (0 if tensor.dtype.numpy is None else tensor.dtype.numpy.itemsize)
     return total
-
-
-def _unwrap_single_output(kernel: Any, *arguments: Any) -> Any:
-    """Call a kernel declared for any number of outputs, here one: executors expect an array for a single output."""
-    result = kernel(*arguments)
-    return result[0] if isinstance(result, (list, tuple)) else result

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_libraries import is_numpy
 from ...base.dtypes import as_dtype
 from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
@@ -49,7 +50,7 @@ def _search_sorted_rows(xp: Any, rows: Any, values: Any, side: str, out_type: An
     check_rank(values, 1, None, "searchsorted")
     if rows.shape[:-1] != values.shape[:-1]:
         raise ValueError(f"searchsorted: values {values.shape} do not fit sorted rows {rows.shape}")
-    if xp is np and rows.ndim == 1:
+    if is_numpy(xp) and rows.ndim == 1:
         return np.searchsorted(rows, values, side).astype(as_dtype(out_type).numpy)  # type: ignore[call-overload]
     # NumPy searches in a single sorted row; many rows, and rows of other libraries, are searched here
     n = rows.shape[-1]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_libraries import is_numpy
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
@@ -93,7 +94,7 @@ def _by_passes(x: Any, k: int) -> Any:
 
 def _largest_positions(xp: Any, x: Any, k: int, sorted: bool) -> Any:
     """Return the positions of the `k` largest values of the last axis."""
-    if xp is not np or not 0 < k * _FEW <= x.shape[-1]:
+    if not is_numpy(xp) or not 0 < k * _FEW <= x.shape[-1]:
         return sorting_order(xp, x, -1, True)[..., :k]
     places = _by_passes(x, k) if k <= _PASSES else None
     if places is not None:

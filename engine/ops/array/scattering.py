@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_libraries import is_numpy
 from ...base.dtypes import DType
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
@@ -29,7 +30,7 @@ _X = f64([[1, 2], [3, 4], [5, 6]])
 
 def put_rows(xp: Any, table: Any, rows: Any, updates: Any) -> None:
     """Put rows into a table by number, in place; of rows with the same number the last holds."""
-    if xp is np:
+    if is_numpy(xp):
         table[rows] = updates
     elif rows.size:
         # of repeated rows NumPy keeps the last, while a GPU may keep any

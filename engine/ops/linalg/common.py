@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_libraries import is_numpy
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply
@@ -81,7 +82,7 @@ def call_linalg(xp: Any, function: str, *arrays: Any, refused: str = "", may_fai
     """
     call = getattr(xp.linalg, function)
     try:
-        if xp is np:
+        if is_numpy(xp):
             return call(*arrays, **options)
         with importlib.import_module("cupyx").errstate(linalg="raise" if may_fail else "ignore"):
             return call(*arrays, **options)

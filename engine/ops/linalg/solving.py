@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.array_libraries import is_numpy
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
@@ -159,7 +160,7 @@ def _each_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> Any:
 def _solve_triangular(xp: Any, a: Any, b: Any, lower: bool, adjoint: bool) -> Any:
     """Solve by substitution with NumPy, and by the general solver of another array library."""
     a, b = _in_batches(xp, a, b, "matrix_triangular_solve")
-    if xp is not np:
+    if not is_numpy(xp):
         # The general solver reads the whole matrix, and the other triangle may hold anything.
         whole = xp.tril(a) if lower else xp.triu(a)
         return call_linalg(xp, "solve", _adjoint_matrices(whole) if adjoint else whole, b, refused=_SINGULAR)

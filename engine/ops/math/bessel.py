@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_libraries import is_numpy
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
@@ -69,7 +70,7 @@ def _scaled_i(order: int) -> Callable[..., Any]:
 
     def compute_scaled_i(xp: Any, x: Any) -> Any:
         near = by_library(xp, x)
-        if xp is np:
+        if is_numpy(xp):
             return near
         x = arrays.cast_to_accumulator(xp, x)
         size = xp.absolute(x)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_libraries import is_numpy
 from ...base.errors import ShapeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply
@@ -87,7 +88,7 @@ def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
 def _compute_matmul(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
     check_rank(a, 2, None, "matmul multiplies matrices")
     check_rank(b, 2, None, "matmul multiplies matrices")
-    if xp is np and a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # BLAS has no 16-bit floats; cuBLAS has
+    if is_numpy(xp) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # BLAS has no 16-bit floats; cuBLAS has
         a, b = a.astype(np.float32), b.astype(np.float32)
     return xp.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
 

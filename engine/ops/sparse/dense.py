@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_libraries import is_numpy
 from ...base.errors import ShapeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, constant, convert_to_tensor
@@ -68,7 +69,7 @@ def _to_dense(xp: Any, indices: Any, values: Any, shape: Any, default: Any, vali
             "sparse_reorder sorts them, validate_indices=False lets them be"
         )
     count = int(np.prod(sizes, dtype=np.int64))
-    if xp is np:
+    if is_numpy(xp):
         dense = np.full(count, default, values.dtype)
         dense[numbers] = values
         return dense.reshape(sizes)

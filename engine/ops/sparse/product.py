@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_libraries import is_numpy
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
@@ -74,7 +75,7 @@ def _multiply_sparse(xp: Any, indices: Any, values: Any, sizes: Any, b: Any, adj
     check_bounds(row, rows, "rows of sparse_tensor_dense_matmul")
     check_bounds(column, columns, "columns of sparse_tensor_dense_matmul")
     values = values.conj() if adjoint else values
-    if xp is np:
+    if is_numpy(xp):
         return _by_scipy(row, column, values, (rows, columns), b, adjoint)
     # Each value adds its multiple of row `of` of b to row `to` of the product.
     to, of = (column, row) if adjoint else (row, column)
@@ -179,7 +180,7 @@ def _compute_sampled_product(xp: Any, indices: Any, x: Any, y: Any) -> Any:
 
 def _row_products(xp: Any, left: Any, right: Any) -> Any:
     """Return the scalar product of each pair of rows."""
-    if xp is np:  # einsum makes no array of the elementwise products
+    if is_numpy(xp):  # einsum makes no array of the elementwise products
         return np.einsum("nk,nk->n", left, right)
     return xp.sum(left * right, axis=1, dtype=left.dtype)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.array_libraries import is_numpy
 from .interpreter import give_way
 
 _PIECE = 1 << 16  # elements added without a break for other threads, which takes a fraction of a millisecond
@@ -16,7 +17,7 @@ _PIECE = 1 << 16  # elements added without a break for other threads, which take
 
 def special_function(xp: Any, function: str) -> Any:
     """Return a function of ``scipy.special``, or of CuPy's own version of the module."""
-    return getattr(_import_outside("scipy.special" if xp is np else "cupyx.scipy.special"), function)
+    return getattr(_import_outside("scipy.special" if is_numpy(xp) else "cupyx.scipy.special"), function)
 
 
 def scipy_linalg() -> Any:
@@ -99,13 +100,13 @@ def add_at(xp: Any, out: Any, places: Any, updates: Any, function: str = "add") 
         Of the same dtype.
     function : {'add', 'subtract'}
     """
-    if xp is not np and out.dtype.kind == "c":
+    if not is_numpy(xp) and out.dtype.kind == "c":
         # CuPy has no atomic addition of complex numbers; the parts are views, so that `out` is written.
         add_at(xp, out.real, places, updates.real, function)
         add_at(xp, out.imag, places, updates.imag, function)
-    elif xp is not np and out.dtype.kind in "iu" and out.dtype.itemsize != 4:
+    elif not is_numpy(xp) and out.dtype.kind in "iu" and out.dtype.itemsize != 4:
         _add_integers(xp, out, places, updates, function)
-    elif xp is not np or places.ndim == 0:
+    elif not is_numpy(xp) or places.ndim == 0:
         getattr(xp, function).at(out, places, updates)
     else:
         _add_in_pieces(out, places, updates, getattr(xp, function))
@@ -137,7 +138,7 @@ def last_writers(xp: Any, places: Any, count: int) -> Any:
 
     Of several assignments to a place NumPy keeps the last; a GPU may keep any.
     """
-    if xp is np:
+    if is_numpy(xp):
         last = np.full(count, -1)
         last[places] = np.arange(places.size)
         return last

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.array_libraries import is_numpy
 from .array_library import add_at
 
 
@@ -24,7 +25,7 @@ def combine_at(xp: Any, function: str, out: Any, places: Any, updates: Any) -> N
     places : integer array of shape [m]
     updates : array of shape [m, width]
     """
-    if xp is np:
+    if is_numpy(xp):
         # Flat places, for the fast path of NumPy's `at` for vectors.
         flat = (places.astype(np.intp)[:, None] * out.shape[1] + np.arange(out.shape[1])).reshape(-1)
         add_at(np, out.reshape(-1), flat, updates.reshape(-1), function)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...base.dtypes import as_dtype
-from ...compile.plan.build import bound_kernel
 from ...ir.definition import Ufunc, host_inputs
 from ...ir.operation import Operation
-from ...ir.own_kernels import ON_HOST, KernelSource
+from ...ir.own_kernels import ON_HOST, KernelSource, bound_kernel
 from ...ir.rules.kernels import KeepsSize, PassesInputs, ReadsValues
 from ...ir.rules.shapes import ShapeOnly
 from ...kernels.core.continuation import Continuation

@@ -30,6 +30,8 @@ class _CudaC:
     xp: Any
     language: str = "CUDA C"
     adds_epilogues: bool = False
+    calls_kernels: bool = False
+    keeps_limits: bool = False
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         return ()

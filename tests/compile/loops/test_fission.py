@@ -15,7 +15,7 @@ from tests.support.settings import ON as ALL
 
 pytestmark = pytest.mark.usefixtures("graph")
 
-ON = ALL.without("straight")  # native programs multiply many rows as fast within a loop
+ON = ALL.without("straight", "keep_products")  # native programs multiply many rows as fast within a loop
 OFF = replace(ON, hoist_bytes=0, block_bytes=0)
 BATCH, UNITS, LENGTH = 16, 64, 3
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("graph")
 
 BATCH, UNITS, LENGTH = 16, 64, 6
 WORK = BATCH * UNITS * 4 * UNITS  # multiplications of the state with its weights, in one iteration
-ON = ALL.without("straight")  # native programs multiply many rows as fast within a loop
+ON = ALL.without("straight", "keep_products")  # native programs multiply many rows as fast within a loop
 OFF = ON.without("hoist_bytes", "block_bytes", "merge_products", "narrow")
 BLOCKS = replace(ON, hoist_bytes=0, block_bytes=3 * BATCH * 6 * UNITS * 4)
 

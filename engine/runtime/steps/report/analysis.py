@@ -68,7 +68,8 @@ def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variable
     if counts["native_runs"]:
         # Some runs may have been on the step machine, if the program refused or gave up: all are counted.
         runs, starts = counts["runs"] + counts["native_runs"], counts["starts"] + counts["native_starts"]
-        return LoopReport(frame.name, runs, starts, 1.0, 1, frame.parallel_iterations, "native", None, device)
+        window, called = frame.parallel_iterations, counts["called"]
+        return LoopReport(frame.name, runs, starts, 1.0, 1, window, "native", None, device, called=called)
     # In the order of the plan, in which the frame counts its NextIterations, too.
     nexts = [n.name for n in plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
     known = variables.get(frame.name, {})

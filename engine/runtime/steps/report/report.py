@@ -44,6 +44,9 @@ class LoopReport:
         The device that was busy almost all the time.
     not_native : str or None
         Reason why the loop did not run as a native program: an operation and its obstacle.
+    called : tuple of str
+        Operations of a native program that are neither C kernels nor made of inner loops: each iteration calls their
+        Python kernels, which takes a few microseconds each.
 
     Examples
     --------
@@ -69,6 +72,7 @@ class LoopReport:
     busy: float | None = None
     bottleneck: str | None = None
     not_native: str | None = None
+    called: tuple[str, ...] = ()
 
     @property
     def limiter(self) -> str:
@@ -91,7 +95,8 @@ class LoopReport:
         runs = f" in {self.runs} runs" if self.runs != 1 else ""
         place = f" on {short_device(self.device)}" if self.device else ""
         if self.limited_by == "native":
-            return f"{self.name}{place}: {self.iterations} iterations{runs} as a native program"
+            calls = f", which calls {', '.join(self.called)}" if self.called else ""
+            return f"{self.name}{place}: {self.iterations} iterations{runs} as a native program{calls}"
         reason = f"; no native program: {self.not_native}" if self.not_native else ""
         return (
             f"{self.name}{place}: {self.iterations} iterations{runs}, {self.mean_in_flight:.1f} in flight on average, "

@@ -1,0 +1,464 @@
+"""Arrays with which a Python kernel runs once, to find the inner loops and copies that it is made of.
+
+A kernel is a function of arrays. Called with `Traced` arrays, which stand for memory whose elements change from
+iteration to iteration, it computes nothing: each universal function that it calls, and each copy that it makes, becomes
+a step of the run, and what it only looks at in another way (a transposed array, a slice) needs no step. So a kernel
+written with NumPy's functions runs natively, in the order and with the bits of its definition. A kernel that asks for a
+value of such an array, or calls a function that is not known here, raises `Untraceable`, and is called instead.
+
+See docs/design/0057-no-cliffs.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+Array = np.ndarray[Any, Any]
+
+
+_CLIP = import_module("numpy._core.umath").clip  # the ufunc that numpy.clip calls
+_MOST_PLACES = 1 << 16  # elements of an array of which some are moved, each with its place
+
+
+# Attributes and methods of arrays, and functions that make arrays, by what becomes of them.
+_FACTS = frozenset({"shape", "dtype", "ndim", "size", "itemsize", "nbytes"})
+_VIEWS = frozenset({"T", "mT", "real", "imag"})
+_VIEW_METHODS = frozenset({"transpose", "swapaxes", "squeeze", "diagonal", "view"})
+_FLATTENING = frozenset({"ravel", "flatten"})
+# Reductions whose C kernels have the bits of NumPy's.
+_REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all"})
+_CONJUGATING = frozenset({"conj", "conjugate"})
+_MAKERS = frozenset({"zeros", "empty", "ones", "full"})
+
+
+class Untraceable(Exception):
+    """A kernel does something that no step does."""
+
+
+class Tape(Protocol):
+    """The steps of a run, to which those of a kernel are appended; arrays are over memory of the run."""
+
+    def apply_ufunc(self, ufunc: np.ufunc, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Append the inner loop of a ufunc for the dtypes of the arrays, all of which have the shape of the outputs."""
+        ...
+
+    def choose_elements(self, condition: Array, x: Array, y: Array, output: Array) -> None:
+        """Append an elementwise choice."""
+        ...
+
+    def cast_elements(self, source: Array, target: Array) -> None:
+        """Append a copy of elements to another dtype."""
+        ...
+
+    def copy_elements(self, source: Array, target: Array) -> None:
+        """Append a copy of elements of one dtype and shape."""
+        ...
+
+    def gather_elements(self, source: Array, places: Array, target: Array) -> None:
+        """Append a copy of the elements at places of an array in order, counted from 1; 0 stands for zero."""
+        ...
+
+    def operate(self, type: str, attrs: dict[str, Any], inputs: list[Array], dtype: np.dtype[Any]) -> Array:
+        """Append the work of the C kernel of an operation with one output; return the output."""
+        ...
+
+
+class Traced(NDArrayOperatorsMixin):
+    """An array that changes, over memory of a run."""
+
+    def __init__(self, tape: Tape, array: Array) -> None:
+        self.tape = tape
+        self.array = array
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what depends on shape and dtype alone, a view, or a method that returns a view; refuse the rest."""
+        if name in _FACTS:
+            return getattr(self.array, name)
+        if name in _VIEWS:
+            return self._as_view(getattr(self.array, name))
+        if name in _VIEW_METHODS:
+            return lambda *arguments, **options: self._as_view(getattr(self.array, name)(*arguments, **options))
+        if name in _FLATTENING:
+            return lambda order="C": self.reshape(-1, order=order)
+        if name in _REDUCTIONS:
+            return partial(getattr(np, name), self)
+        if name in _CONJUGATING:
+            return lambda: np.conjugate(self)
+        raise Untraceable
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    # ---- what it may not
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        raise Untraceable
+
+    __bool__ = __int__ = __float__ = __complex__ = __index__ = __iter__ = __array__
+
+    # ---- views and copies
+
+    def _as_view(self, array: Array) -> Traced:
+        """Return a view of this memory as an array of its own."""
+        if not np.may_share_memory(array, self.array) and array.size:
+            raise Untraceable
+        return Traced(self.tape, array)
+
+    def in_order(self) -> Traced:
+        """Return this array if its elements lie in order, or a copy of which that is true."""
+        return self if self.array.flags.c_contiguous else self.copy()
+
+    def copy(self, order: str = "C") -> Traced:
+        made = np.empty(self.shape, self.dtype)
+        self.tape.copy_elements(self.array, made)
+        return Traced(self.tape, made)
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Traced:
+        dtype = np.dtype(dtype)
+        if dtype == self.dtype:
+            return self.copy() if copy else self
+        if not np.can_cast(self.dtype, dtype, "same_kind"):
+            raise Untraceable
+        made = np.zeros(self.shape, dtype)
+        if dtype.kind == "c" and self.dtype.kind != "c":
+            self.tape.copy_elements(self.astype(made.real.dtype, copy=False).array, made.real)
+        else:
+            self.tape.cast_elements(self.array, made)
+        return Traced(self.tape, made)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Traced:
+        if order != "C":
+            raise Untraceable
+        in_order = self.in_order()
+        return in_order._as_view(in_order.array.reshape(*shape))
+
+    def __getitem__(self, key: Any) -> Any:
+        if _is_basic(key):
+            return self._as_view(self.array[_with_rest(key)])
+        return _gather_moved(lambda array: array[key], (self,), {})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not _is_basic(key):
+            raise Untraceable
+        target = self.array[_with_rest(key)]
+        source = value if isinstance(value, Traced) else np.asarray(value)
+        if isinstance(source, Traced):
+            if source.dtype != self.dtype:
+                source = source.astype(self.dtype)
+            self.tape.copy_elements(np.broadcast_to(source.array, target.shape), target)
+        else:
+            self.tape.copy_elements(np.broadcast_to(source.astype(self.dtype), target.shape), target)
+
+    # ---- functions
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        out = options.pop("out", None)
+        if method != "__call__" or options or ufunc.signature is not None:
+            raise Untraceable
+        dtypes = ufunc.resolve_dtypes((*map(_dtype_or_kind, inputs), *(None,) * ufunc.nout))
+        operands = [_as_dtype(x, dtype) for x, dtype in zip(inputs, dtypes)]
+        shape = np.broadcast_shapes(*(x.shape for x in operands))
+        made = [np.empty(shape, dtype) for dtype in dtypes[ufunc.nin :]]
+        self.tape.apply_ufunc(ufunc, [np.broadcast_to(x, shape) for x in operands], made)
+        results: list[Any] = [Traced(self.tape, array) for array in made]
+        if out is not None:
+            for place, result in zip(out, results, strict=True):
+                if not isinstance(place, Traced):
+                    raise Untraceable
+                place[...] = result
+            results = list(out)
+        return results[0] if ufunc.nout == 1 else tuple(results)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        handler = _HANDLERS.get(function)
+        if handler is None:
+            raise Untraceable
+        return handler(*arguments, **options)
+
+
+class Filled(Traced):
+    """A new array that the kernel may still write to; until then it is a constant."""
+
+    is_written = False
+
+    def _fill_anew(self) -> None:
+        """Fill memory anew in each iteration, since the kernel writes to some of it."""
+        if not self.is_written:
+            self.is_written, constant = True, self.array
+            self.array = np.empty_like(constant)
+            self.tape.copy_elements(constant, self.array)
+
+    def _as_view(self, array: Array) -> Traced:
+        if self.is_written:
+            return super()._as_view(array)
+        raise Untraceable
+
+    def __getitem__(self, key: Any) -> Any:
+        self._fill_anew()
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._fill_anew()
+        super().__setitem__(key, value)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Traced:
+        self._fill_anew()
+        return super().reshape(*shape, order=order)
+
+
+class TracedNumpy:
+    """NumPy for a kernel that is traced: functions that make arrays, or turn something into one, know traced ones."""
+
+    stands_for_numpy = True
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(np, name)
+        if name in _MAKERS:
+            return lambda *arguments, **options: Filled(self._tape, function(*arguments, **options))
+        return _copy_to if name == "copyto" else function
+
+    def asarray(self, x: Any, dtype: Any = None) -> Any:
+        if not isinstance(x, Traced):
+            return np.asarray(x, dtype)
+        return x if dtype is None else x.astype(dtype, copy=False)
+
+    def ascontiguousarray(self, x: Any) -> Any:
+        return x.in_order() if isinstance(x, Traced) else np.ascontiguousarray(x)
+
+
+def _copy_to(target: Any, source: Any) -> None:
+    """Copy to an array, in place of ``numpy.copyto`` without options."""
+    if isinstance(target, Traced):
+        target[...] = source
+    else:
+        np.copyto(target, source)
+
+
+def trace_kernel(
+    tape: Tape, bind: Callable[[Any], Callable[..., Any]], inputs: Sequence[Array], changing: Sequence[bool]
+) -> list[Array]:
+    """Append the steps of a kernel to a tape; return the arrays of the results, in order and with memory of their own.
+
+    Parameters
+    ----------
+    tape : Tape
+    bind : callable
+        ``bind(xp)`` returns the kernel, a function of arrays, which computes with the functions of an array library.
+    inputs : sequence of numpy.ndarray
+    changing : sequence of bool
+        For each input, True if its elements change from iteration to iteration.
+
+    Raises
+    ------
+    Untraceable
+        If the kernel does something that no step does; the tape may have some steps of it then.
+    """
+    given = [Traced(tape, x) if changes else x for x, changes in zip(inputs, changing, strict=True)]
+    result = bind(TracedNumpy(tape))(*given)
+    results = list(result) if isinstance(result, (list, tuple)) else [result]
+    return [_as_result(each, inputs) for each in results]
+
+
+def _as_result(result: Any, inputs: Sequence[Array]) -> Array:
+    """Return the array of a result; a copy if it is a view, or an input."""
+    if not isinstance(result, Traced):
+        return np.array(result)
+    is_own = result.array.base is None and result.array.flags.c_contiguous
+    if is_own and not any(result.array is x for x in inputs):
+        return result.array
+    return result.copy().array
+
+
+def _is_basic(key: Any) -> bool:
+    """Return True for an index that makes a view."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(
+        part is None or part is ... or (isinstance(part, (slice, int, np.integer)) and not isinstance(part, bool))
+        for part in parts
+    )
+
+
+def _with_rest(key: Any) -> Any:
+    """Return a basic index with an ellipsis, so that a single element is an array too."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return parts if any(part is ... for part in parts) else (*parts, ...)
+
+
+def _dtype_or_kind(x: Any) -> Any:
+    """Return the dtype of an operand; the type of a Python number, whose dtype follows from the others."""
+    if isinstance(x, Traced):
+        return x.dtype
+    return type(x) if type(x) in (int, float, complex) else np.asarray(x).dtype
+
+
+def _as_dtype(x: Any, dtype: np.dtype[Any]) -> Array:
+    if isinstance(x, Traced):
+        return x.array if x.dtype == dtype else x.astype(dtype).array
+    return np.asarray(x, dtype)
+
+
+def _tape_of(*values: Any) -> Tape:
+    """Return the tape of the first traced array among values."""
+    return next(x.tape for x in values if isinstance(x, Traced))
+
+
+def _choose_where(condition: Any, x: Any, y: Any) -> Any:
+    """Append an elementwise choice, between arrays or numbers of any dtypes."""
+    tape = _tape_of(condition, x, y)
+    dtype = np.result_type(*(each.dtype if isinstance(each, Traced) else each for each in (x, y)))
+    if _dtype_or_kind(condition) != np.dtype(bool):
+        raise Untraceable
+    operands = [_as_dtype(condition, np.dtype(bool)), _as_dtype(x, dtype), _as_dtype(y, dtype)]
+    shape = np.broadcast_shapes(*(each.shape for each in operands))
+    made = np.empty(shape, dtype)
+    chosen, first, second = (np.broadcast_to(each, shape) for each in operands)
+    tape.choose_elements(chosen, first, second, made)
+    return Traced(tape, made)
+
+
+def _join_arrays(arrays: Any, axis: int | None = 0, **options: Any) -> Any:
+    """Append copies of arrays to parts of a new one."""
+    if options or axis is None:
+        raise Untraceable
+    tape = _tape_of(*arrays)
+    arrays = [x if isinstance(x, Traced) else np.asarray(x) for x in arrays]
+    dtype = np.result_type(*(x.dtype for x in arrays))
+    shape = list(arrays[0].shape)
+    axis = range(len(shape))[axis]
+    shape[axis] = sum(x.shape[axis] for x in arrays)
+    made = Traced(tape, np.empty(shape, dtype))
+    start = 0
+    for x in arrays:
+        end = start + x.shape[axis]
+        made[(*(slice(None),) * axis, slice(start, end))] = x
+        start = end
+    return made
+
+
+def _stack_arrays(arrays: Any, axis: int = 0, **options: Any) -> Any:
+    arrays = [x if isinstance(x, Traced) else np.asarray(x) for x in arrays]
+    axis = range(arrays[0].ndim + 1)[axis]
+    return _join_arrays([x[(*(slice(None),) * axis, None)] for x in arrays], axis, **options)
+
+
+def _clip_values(x: Any, low: Any = None, high: Any = None, **options: Any) -> Any:
+    if options or low is None or high is None:
+        raise Untraceable
+    return _CLIP(x, low, high)
+
+
+def _of_shape(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the handler of a function that looks at shapes and dtypes alone."""
+
+    def handler(x: Any, *arguments: Any, **options: Any) -> Any:
+        return function(x.array if isinstance(x, Traced) else x, *arguments, **options)
+
+    return handler
+
+
+def _handle_views(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the handler of a function that returns views of its first argument, or of a copy in order."""
+
+    def handler(x: Traced, *arguments: Any, **options: Any) -> Any:
+        found = function(x.array, *arguments, **options)
+        if isinstance(found, (list, tuple)):
+            return [x._as_view(each) for each in found]
+        if found.size and not np.may_share_memory(found, x.array):
+            if x.array.flags.c_contiguous:
+                raise Untraceable
+            return handler(x.copy(), *arguments, **options)
+        return x._as_view(found)
+
+    return handler
+
+
+def _handle_moves(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the handler of a function whose result has elements of its first argument, or zeros."""
+    return lambda *arguments, **options: _gather_moved(function, arguments, options)
+
+
+def _gather_moved(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Append a gather of the elements that a function moves: their places are found by moving places."""
+    x, *others = arguments
+    if (
+        not isinstance(x, Traced)
+        or x.size > _MOST_PLACES
+        or any(isinstance(each, Traced) for each in (*others, *options.values()))
+    ):
+        raise Untraceable
+    places = function(np.arange(1, x.size + 1).reshape(x.shape), *others, **options)
+    made = np.empty(places.shape, x.dtype)
+    x.tape.gather_elements(x.in_order().array, np.ascontiguousarray(places), made)
+    return Traced(x.tape, made)
+
+
+def _pad_array(x: Any, width: Any, mode: Any = "constant", **options: Any) -> Any:
+    if not isinstance(mode, str) or mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
+        raise Untraceable
+    if np.any(np.asarray(options.get("constant_values", 0)) != 0):
+        raise Untraceable
+    return _gather_moved(np.pad, (x, width, mode), options)
+
+
+def _handle_reduction(name: str) -> Callable[..., Any]:
+    """Return the handler of a reduction of an array to another of the same dtype."""
+
+    def reduce_array(x: Traced, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
+        keepdims = options.pop("keepdims", False)
+        is_sum = name in ("sum", "mean")
+        if options or (dtype is not None and np.dtype(dtype) != x.dtype) or x.dtype.kind not in "fib" or not x.size:
+            raise Untraceable
+        if (is_sum and x.dtype.kind != "f" and x.dtype != np.int64) or (name in ("any", "all") and x.dtype.kind != "b"):
+            raise Untraceable
+        if name == "mean" and x.dtype.kind != "f":
+            raise Untraceable
+        axes = None if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (int(axis),)
+        attrs = {"axis": axes, "keepdims": bool(keepdims)}
+        return Traced(x.tape, x.tape.operate(name.capitalize(), attrs, [x.in_order().array], x.dtype))
+
+    return reduce_array
+
+
+def _is_complex(x: Any) -> bool:
+    return bool(x.dtype.kind == "c")
+
+
+_HANDLERS: dict[Any, Callable[..., Any]] = {
+    np.where: _choose_where,
+    np.concatenate: _join_arrays,
+    np.stack: _stack_arrays,
+    np.clip: _clip_values,
+    np.pad: _pad_array,
+    **{getattr(np, name): _handle_reduction(name) for name in _REDUCTIONS},
+    np.copy: lambda x, **options: x.copy(),
+    np.iscomplexobj: _is_complex,
+    np.isrealobj: lambda x: not _is_complex(x),
+    np.result_type: lambda *given: np.result_type(*(x.dtype if isinstance(x, Traced) else x for x in given)),
+    **{
+        function: _of_shape(function)
+        for function in (np.shape, np.ndim, np.size, np.zeros_like, np.ones_like, np.empty_like, np.full_like)
+    },
+    **{
+        function: _handle_views(function)
+        for function in (
+            *(np.reshape, np.ravel, np.transpose, np.moveaxis, np.swapaxes, np.rollaxis, np.expand_dims, np.squeeze),
+            *(np.broadcast_to, np.flip, np.flipud, np.fliplr, np.real, np.imag, np.diagonal, np.split, np.array_split),
+            *(np.rot90, np.atleast_1d, np.atleast_2d),
+        )
+    },
+    **{
+        function: _handle_moves(function)
+        for function in (np.roll, np.tile, np.repeat, np.take, np.tril, np.triu, np.diag, np.diagflat, np.delete)
+    },
+}

@@ -1,0 +1,251 @@
+"""Kernels that are traced: what a kernel does with NumPy's functions, and what has no steps and is called."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagloom as tg
+from tagloom import operations
+from tagloom.compile.native import called
+
+from tests.support.settings import ON
+
+X = np.array([[0.9, -0.4, 0.3], [0.2, 0.7, -1.1]])
+KERNELS = {}
+UNTRACEABLE = {}
+
+
+def traced(kernel):
+    KERNELS[kernel.__name__] = kernel
+
+
+def not_traced(kernel):
+    UNTRACEABLE[kernel.__name__] = kernel
+
+
+@traced
+def partly_written(xp, x):
+    out = xp.zeros(x.shape, x.dtype)
+    out[:, 1:] = x[:, :-1]
+    out[0] += 1.0
+    return out
+
+
+@traced
+def read_before_it_is_written(xp, x):
+    out = xp.full(x.shape, 2.0, x.dtype)
+    doubled = out * x
+    out[...] = x
+    return doubled + out
+
+
+@traced
+def written_through_a_view(xp, x):
+    out = xp.ones(x.shape, x.dtype)
+    row = out[0]
+    row[...] = x[1]
+    row *= 0.5
+    return out
+
+
+@traced
+def never_written(xp, x):
+    return xp.maximum(xp.zeros((), x.dtype), x)
+
+
+@traced
+def copied(xp, x):
+    out = xp.empty(x.shape, x.dtype)
+    xp.copyto(out, x[::-1])
+    return out
+
+
+@traced
+def in_place(xp, x):
+    y = x * 2.0
+    y += x
+    np.multiply(y, 0.5, out=y)
+    return y
+
+
+@traced
+def by_positions(xp, x):
+    return x[:, [2, 0, 1]]
+
+
+@traced
+def by_a_mask(xp, x):
+    return xp.concatenate([x[np.array([False, True])], x[np.array([True, False])]])
+
+
+@traced
+def turned(xp, x):
+    return xp.ascontiguousarray(x.T).reshape(x.shape)
+
+
+@traced
+def views_of_views(xp, x):
+    return xp.moveaxis(x[:, ::-1, None], 2, 0)[0, ::-1]
+
+
+@traced
+def joined(xp, x):
+    first, second = xp.split(x, 2)
+    return xp.stack([second[0], first[0] - second[0]])
+
+
+@traced
+def moved(xp, x):
+    return xp.roll(xp.pad(x, ((0, 0), (1, 0))), 1, 1)[:, :3] + xp.tile(x[:, :1], (1, 3)) + xp.repeat(x[:1], 2, 0)
+
+
+@traced
+def chosen(xp, x):
+    return xp.where(x > 0, x, -2 * x)
+
+
+@traced
+def cast(xp, x):
+    return x.astype(xp.float32).astype(xp.float64) + xp.arange(3) * (x > 0)
+
+
+@traced
+def clipped(xp, x):
+    return xp.clip(x, -0.5, 0.5)
+
+
+@traced
+def complex_parts(xp, x):
+    z = (x + 1j * x) ** 2
+    return z.real - z.conj().imag
+
+
+@traced
+def of_two_results(xp, x):
+    fraction, whole = np.modf(3.0 * x)
+    return fraction + whole
+
+
+@traced
+def of_one_element(xp, x):
+    return x * x[0, 1] + xp.expand_dims(x[0, 2], (0, 1))
+
+
+@traced
+def a_view(xp, x):
+    return x[::-1]
+
+
+@traced
+def its_input(xp, x):
+    return x
+
+
+@traced
+def a_constant(xp, x):
+    return xp.ones(x.shape)
+
+
+@traced
+def of_other_packages(xp, x):
+    from scipy import special
+
+    return special.erf(x) + special.xlogy(0.0, x) + special.fresnel(x)[0]
+
+
+@traced
+def of_shapes(xp, x):
+    return x / x.size if x.ndim == len(x.shape) == 2 else x
+
+
+@not_traced
+def sorted_rows(xp, x):
+    return xp.sort(x, 1)
+
+
+@not_traced
+def by_a_value(xp, x):
+    return x if x[0, 0] > 0 else -x
+
+
+@not_traced
+def by_a_number(xp, x):
+    return x * float(x[0, 1])
+
+
+@not_traced
+def as_an_array(xp, x):
+    return np.asarray(x) * 2.0
+
+
+@not_traced
+def as_a_list(xp, x):
+    return xp.asarray([row * 2.0 for row in x.tolist()]) if False else xp.asarray(x.tolist())
+
+
+@not_traced
+def by_positions_that_change(xp, x):
+    return xp.take(x, xp.abs(x[0]).astype(xp.int64) % 3, 1)
+
+
+@traced
+def reduced(xp, x):
+    return x - xp.sum(x, 1, keepdims=True) * x.max() + xp.mean(x, axis=0) - x.min((0, 1), keepdims=True)
+
+
+@traced
+def reduced_to_one(xp, x):
+    return xp.where(xp.all(x < 5.0), x, -x) + xp.sum(x)
+
+
+@not_traced
+def multiplied(xp, x):
+    return x - xp.prod(x)
+
+
+def apply(x, kernel):
+    return operations.apply("TestKernel", x, name="kernel", kernel=kernel)
+
+
+operations.define(
+    "TestKernel",
+    "x: T -> y: T",
+    where={"T": (tg.float64,)},
+    attrs={"kernel": operations.REQUIRED},
+    shape=lambda op: op.inputs[0].shape,
+    kernel=lambda xp, x, kernel: (KERNELS | UNTRACEABLE)[kernel](xp, x),
+    gradient=operations.NotDifferentiable("only the tests here use it"),
+)
+
+
+async def loop_of(graph, kernel, settings):
+    """Return what a loop with a kernel gives, and its report."""
+    x = tg.placeholder("float64", X.shape)
+    y = tg.while_loop(lambda i, _: i < 4, lambda i, y: (i + 1, 0.25 * y + tg.sin(apply(y, kernel))), [0, x])[1]
+    async with tg.Session(graph, settings=settings) as session:
+        for _ in range(3):  # small runs are kept
+            found = await session.run(y, {x: X})
+        return found, session.report().loops[0]
+
+
+def expected(kernel):
+    y = X
+    for _ in range(4):
+        y = 0.25 * y + np.sin((KERNELS | UNTRACEABLE)[kernel](np, y))
+    return y
+
+
+@pytest.mark.parametrize("kernel", KERNELS | UNTRACEABLE)
+@pytest.mark.parametrize("llvm", [False, True])
+async def test_kernels_in_loops(graph, monkeypatch, kernel, llvm):
+    monkeypatch.setattr(called, "module_of", lambda type: "a module of the package")
+    found, loop = await loop_of(graph, kernel, replace(ON, llvm=llvm))
+    np.testing.assert_allclose(found, expected(kernel), rtol=1e-14)
+    assert (loop.limited_by, loop.called) == ("native", () if kernel in KERNELS else ("kernel",))
+    wanted, _ = await loop_of(graph, kernel, replace(ON, straight=False))
+    assert found.tobytes() == wanted.tobytes()
+
+
+async def test_kernels_of_users_are_called(graph):
+    _, loop = await loop_of(graph, "chosen", ON)
+    assert loop.called == ("kernel",)
