@@ -50,8 +50,8 @@ Each public function that builds operations, by the page that documents it:
 - **gradient**: to any order, or why there is none.
 - **kernels** besides that in Python, with NumPy: in **C**; as a step of a **fused** operation; in a **native** program,
   where other kernels are traced or called ([note 57](design/0057-no-cliffs.md)); in **CUDA C**; with the **array
-  library** of a GPU. *Executor*: it has none, the executors do it themselves. *Store*: it keeps values where they are, on
-  a GPU too. *Host only*: it never runs on a GPU.
+  library** of a GPU. *Executor*: it has none, the executors do it themselves. *Store*: it keeps values where they
+  are, on a GPU too. *Host only*: it never runs on a GPU.
 - **TensorFlow**: whether results and gradients of random calls are compared with those of TensorFlow
   (`tests/peers/families/`).
 - **since** which version it is there.
