@@ -36,7 +36,7 @@ cdef enum:
     MOST_PARTS = 64
     MOST_ROW = 1 << 14  # bytes of a row up to which it is added without NumPy's loop, which reads and writes the total each time
 
-_LOOPS = {"Sum": "add", "SumTo": "add", "Mean": "add", "Max": "maximum", "Min": "minimum", "Any": "logical_or",
+_LOOPS = {"Sum": "add", "SumTo": "add", "Mean": "add", "Prod": "multiply", "Max": "maximum", "Min": "minimum", "Any": "logical_or",
           "All": "logical_and"}
 
 
@@ -392,7 +392,7 @@ cdef object _identity(str name, dtype):
         return np.array(-np.inf if dtype.kind == "f" else np.iinfo(dtype).min, dtype)
     if name == "minimum":
         return np.array(np.inf if dtype.kind == "f" else np.iinfo(dtype).max, dtype)
-    return np.array(name == "logical_and", dtype)
+    return np.array(name in ("logical_and", "multiply"), dtype)
 
 
 cdef Reduction _describe(str type, dict attrs):
@@ -401,7 +401,7 @@ cdef Reduction _describe(str type, dict attrs):
     axes = attrs.get("axis")
     self.everything = axes is None
     self.keepdims = attrs.get("keepdims", False)
-    self.divides, self.over_nothing = type == "Mean", type in ("Sum", "Any", "All")
+    self.divides, self.over_nothing = type == "Mean", type in ("Sum", "Prod", "Any", "All")
     for axis in axes or ():
         if self.count == MOST_DIMS:
             return None
@@ -437,5 +437,5 @@ cdef Native _find_reduction(str type, dict attrs, list inputs, list outputs, int
     return _reduce
 
 
-for _type in ("All", "Any", "BroadcastTo", "Max", "Mean", "Min", "Sum", "SumTo", "Unreduce"):
+for _type in ("All", "Any", "BroadcastTo", "Max", "Mean", "Min", "Prod", "Sum", "SumTo", "Unreduce"):
     register(_type, _find_reduction, (1,) if _type in ("BroadcastTo", "SumTo", "Unreduce") else ())

@@ -91,6 +91,22 @@ cdef class RunTape:
         if gather.count:
             _append_work(self.run, _gather, gather, [source], [target], gather.count * MOVE)
 
+    def accumulate(self, ufunc, source, target):
+        """Append a running sum, or product, along the last axis."""
+        cdef void* data = NULL
+        cdef Loop loop = find_loop_of(ufunc, 3 * [source.dtype.num], &data)
+        cdef list arrays = [target[..., :-1], source[..., 1:], target[..., 1:]]
+        cdef Walk* walk
+        if loop == NULL or target.ndim > MOST_DIMS:
+            raise Untraceable
+        self.copy_elements(source[..., :1], target[..., :1])
+        if not arrays[0].size:
+            return
+        walk = <Walk*>self.run.arena.take(1, sizeof(Walk))
+        walk.loop, walk.data, walk.arrays = loop, data, 3
+        _set_dimensions(walk, arrays, True)
+        _append_work(self.run, _walk, walk, [source], [target], target.size * FUNCTION)
+
     def operate(self, str type, dict attrs, list inputs, dtype):
         """Append the work of the C kernel of an operation with one output; return the output."""
         cdef Work work
@@ -207,8 +223,11 @@ cdef bint _are_flat(list arrays):
     return all([a.flags.c_contiguous or not any(a.strides) for a in arrays])
 
 
-cdef int _set_dimensions(Walk* walk, list arrays) except -1:
-    """Set the dimensions and strides; dimensions along which all arrays go on in the same way become one."""
+cdef int _set_dimensions(Walk* walk, list arrays, bint keeps_last=False) except -1:
+    """Set the dimensions and strides; dimensions along which all arrays go on in the same way become one.
+
+    With `keeps_last` the last one stays by itself: each call of the loop is for its elements.
+    """
     cdef npy_intp dim
     cdef int d, k
     walk.rank = 0
@@ -216,9 +235,10 @@ cdef int _set_dimensions(Walk* walk, list arrays) except -1:
         walk.pointers[k] = _data(arrays[k])
     for d in range(arrays[0].ndim):
         dim = arrays[0].shape[d]
-        if dim == 1:
+        is_kept = keeps_last and d == arrays[0].ndim - 1
+        if dim == 1 and not is_kept:
             continue
-        if walk.rank and all([walk.strides[k][walk.rank - 1] == arrays[k].strides[d] * dim for k in range(walk.arrays)]):
+        if walk.rank and not is_kept and all([walk.strides[k][walk.rank - 1] == arrays[k].strides[d] * dim for k in range(walk.arrays)]):
             walk.rank -= 1
             dim *= walk.dims[walk.rank]
         walk.dims[walk.rank] = dim

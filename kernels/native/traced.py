@@ -32,7 +32,7 @@ _VIEWS = frozenset({"T", "mT", "real", "imag"})
 _VIEW_METHODS = frozenset({"transpose", "swapaxes", "squeeze", "diagonal", "view"})
 _FLATTENING = frozenset({"ravel", "flatten"})
 # Reductions whose C kernels have the bits of NumPy's.
-_REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all"})
+_REDUCTIONS = frozenset({"sum", "prod", "mean", "max", "min", "any", "all"})
 _CONJUGATING = frozenset({"conj", "conjugate"})
 _MAKERS = frozenset({"zeros", "empty", "ones", "full"})
 
@@ -62,6 +62,10 @@ class Tape(Protocol):
 
     def gather_elements(self, source: Array, places: Array, target: Array) -> None:
         """Append a copy of the elements at places of an array in order, counted from 1; 0 stands for zero."""
+        ...
+
+    def accumulate(self, ufunc: np.ufunc, source: Array, target: Array) -> None:
+        """Append a running sum, or product, along the last axis."""
         ...
 
     def operate(self, type: str, attrs: dict[str, Any], inputs: list[Array], dtype: np.dtype[Any]) -> Array:
@@ -416,7 +420,7 @@ def _handle_reduction(name: str) -> Callable[..., Any]:
 
     def reduce_array(x: Traced, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
         keepdims = options.pop("keepdims", False)
-        is_sum = name in ("sum", "mean")
+        is_sum = name in ("sum", "prod", "mean")
         if options or (dtype is not None and np.dtype(dtype) != x.dtype) or x.dtype.kind not in "fib" or not x.size:
             raise Untraceable
         if (is_sum and x.dtype.kind != "f" and x.dtype != np.int64) or (name in ("any", "all") and x.dtype.kind != "b"):
@@ -424,10 +428,27 @@ def _handle_reduction(name: str) -> Callable[..., Any]:
         if name == "mean" and x.dtype.kind != "f":
             raise Untraceable
         axes = None if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (int(axis),)
+        if name == "prod" and x.ndim > 1 and len(axes or ()) != 1:  # NumPy multiplies in another order
+            raise Untraceable
         attrs = {"axis": axes, "keepdims": bool(keepdims)}
         return Traced(x.tape, x.tape.operate(name.capitalize(), attrs, [x.in_order().array], x.dtype))
 
     return reduce_array
+
+
+def _handle_running(ufunc: np.ufunc) -> Callable[..., Any]:
+    """Return the handler of a running sum or product along an axis."""
+
+    def accumulate_array(x: Traced, axis: Any = None, dtype: Any = None) -> Any:
+        is_wide = x.dtype.kind == "f" or dtype is not None or x.dtype == np.int64
+        if axis is None or x.dtype.kind not in "fi" or not is_wide or np.dtype(dtype or x.dtype) != x.dtype:
+            raise Untraceable
+        made = np.empty(x.shape, x.dtype)
+        if x.size:
+            x.tape.accumulate(ufunc, np.moveaxis(x.array, axis, -1), np.moveaxis(made, axis, -1))
+        return Traced(x.tape, made)
+
+    return accumulate_array
 
 
 def _is_complex(x: Any) -> bool:
@@ -441,6 +462,8 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     np.clip: _clip_values,
     np.pad: _pad_array,
     **{getattr(np, name): _handle_reduction(name) for name in _REDUCTIONS},
+    np.cumsum: _handle_running(np.add),
+    np.cumprod: _handle_running(np.multiply),
     np.copy: lambda x, **options: x.copy(),
     np.iscomplexobj: _is_complex,
     np.isrealobj: lambda x: not _is_complex(x),

@@ -27,7 +27,6 @@ CALLED = {
     "CheckNumerics",
     "Cholesky",
     "Complex",
-    "Cumprod",
     "CumulativeLogsumexp",
     "Dilation2D",
     "DilationPlace",
@@ -54,7 +53,6 @@ CALLED = {
     "NthElement",
     "Pad",
     "PlacePick",
-    "Prod",
     "ProdOthers",
     "PseudoInverse",
     "Qr",
@@ -111,7 +109,7 @@ NEITHER = {
     "Unique",
 }
 SLOW = {"IgammaSlope", "ZetaSlope"}  # may take so long that they are better called in threads
-FEWEST = 193  # types that run natively without a call
+FEWEST = 195  # types that run natively without a call
 CONSTANT = {"Pad": {1}, "Roll": {1}}  # inputs that are parameters, though in the memory of the device
 
 # Convolutions have kernels in C where there are vector instructions alone.
