@@ -13,12 +13,12 @@ from libc.stdint cimport int64_t, uint64_t
 from numpy cimport PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE, ndarray
 
 import _thread
+from time import thread_time_ns
 
 import numpy as np
 
 from tagloom.kernels.memory.contexts import KernelContexts
 
-from tagloom.kernels.core.clock cimport nanoseconds
 from tagloom.kernels.core.convert cimport box
 from tagloom.kernels.core.cost cimport LARGE, LONG, decline, keep, leave
 from tagloom.kernels.core.table cimport Work
@@ -34,8 +34,8 @@ _contexts = KernelContexts()  # of threads that walk over steps; arrays there ar
 
 cdef enum:
     QUICK = 2000  # nanoseconds that a call is expected to take on small arrays
-    SLOW = 1000000  # nanoseconds of a call that is better made in a thread, beside other operations
-    TRIED = 3  # calls before their time is judged: by the shortest, as others may have been interrupted
+    SLOW = 1000000  # nanoseconds of a core for a call that is better made in a thread, beside other operations
+    TRIED = 3  # calls by whose time a kernel is judged: by the shortest, since the first may import something
 
 
 cdef class Call:
@@ -55,12 +55,12 @@ cdef class Call:
     cdef list outputs
     cdef str reason
     cdef int64_t calls
-    cdef int64_t shortest  # nanoseconds of a call
+    cdef int64_t shortest  # nanoseconds of a core, of the first calls
 
     cdef bint run(self) except -1:
         """Call the kernel and copy its results; return False if they do not fit, or take long."""
-        cdef int64_t begin = nanoseconds()
-        cdef int64_t spent
+        cdef bint is_tried = self.calls < TRIED
+        cdef int64_t begin = thread_time_ns() if is_tried else 0
         result = self.kernel(*self.inputs) if is_inside() else _contexts.run(self.kernel, *self.inputs)
         results = (result,) if len(self.outputs) == 1 else result
         for made, value in zip(self.outputs, results, strict=True):
@@ -69,10 +69,13 @@ cdef class Call:
                 self.reason = f"{self.name} returned {array.dtype} {array.shape}, not {made.dtype} {made.shape}"
                 return False
             made[...] = array
-        spent = nanoseconds() - begin
+        return not is_tried or self._is_quick(thread_time_ns() - begin)
+
+    cdef bint _is_quick(self, int64_t spent) except -1:
+        """Note the time of one of the first calls; return False if all of them took long."""
         self.shortest = spent if self.calls == 0 else min(self.shortest, spent)
         self.calls += 1
-        if self.calls >= TRIED and self.shortest > SLOW:
+        if self.calls == TRIED and self.shortest > SLOW:
             self.reason = f"{self.name} takes {1e-6 * self.shortest:.1f} ms, and is better called in a thread"
             return False
         return True
