@@ -11,7 +11,7 @@ import numpy as np
 from tagloom.kernels.native.traced import Untraceable, trace_kernel
 
 from tagloom.kernels.core.convert cimport box
-from tagloom.kernels.core.cost cimport Py_CLEAR
+from tagloom.kernels.core.cost cimport Py_CLEAR, decline
 from tagloom.kernels.core.table cimport Loop, Node, Table, Type, Work, describe_type
 from tagloom.kernels.core.values cimport OBJECT, Value, drop, empty, hold, object_value, pointer
 from tagloom.kernels.cpu.arrays cimport ArrayObject, PyArray_DATA, PyArray_NBYTES, array_in
@@ -49,6 +49,27 @@ cdef struct Gather:  # elements at places of an array, counted from 1; 0 stands 
     const int64_t* places
     npy_intp count
     npy_intp size  # bytes of an element
+
+
+cdef enum Access:  # to rows by number
+    TAKE
+    PUT
+    JOIN  # by an inner loop
+    CHECK  # whether there are such rows
+
+
+cdef struct Rows:  # rows of an array whose numbers change; each number is made of one for each of its first dimensions
+    Access access
+    char* table
+    char* others  # rows that are taken or put, one after the other
+    npy_intp count
+    npy_intp bytes  # of a row
+    npy_intp width  # elements of a row
+    int rank
+    const int64_t* numbers[MOST_DIMS]
+    npy_intp dims[MOST_DIMS]
+    Loop loop
+    void* data
 
 
 cdef class RunTape:
@@ -90,6 +111,46 @@ cdef class RunTape:
         self.run.kept.append(own)
         if gather.count:
             _append_work(self.run, _gather, gather, [source], [target], gather.count * MOVE)
+
+    def take_rows(self, table, list numbers, target):
+        """Append a copy of rows of an array, by numbers that change; the program gives up where one is out of range."""
+        cdef Rows* rows = self._rows(TAKE, table, numbers, target)
+        self._append_rows(rows, [table, *numbers], [target])
+
+    def put_rows(self, table, list numbers, source, ufunc=None):
+        """Append a copy to rows of an array, or a ufunc that joins rows with them, one after the other."""
+        cdef Rows* rows = self._rows(PUT if ufunc is None else JOIN, table, numbers, source)
+        if ufunc is not None:
+            rows.loop = find_loop_of(ufunc, 3 * [table.dtype.num], &rows.data)
+            if rows.loop == NULL or ufunc.__name__ in _RAISING and table.dtype.kind in "iu":
+                raise Untraceable
+        self._append_rows(rows, [source, *numbers], [table])
+
+    def check_rows(self, numbers, count):
+        """Append a check that numbers are in [0, count); the program gives up where one is not."""
+        cdef Rows* rows = <Rows*>self.run.arena.take(1, sizeof(Rows))
+        rows.access, rows.count, rows.rank, rows.dims[0] = CHECK, numbers.size, 1, count
+        rows.numbers[0] = <const int64_t*>_data(numbers)
+        self._append_rows(rows, [numbers], [])
+
+    cdef Rows* _rows(self, Access access, table, list numbers, others) except NULL:
+        cdef Rows* rows = <Rows*>self.run.arena.take(1, sizeof(Rows))
+        cdef int k
+        if len(numbers) > MOST_DIMS:
+            raise Untraceable
+        rows.access, rows.table, rows.others, rows.rank = access, _data(table), _data(others), len(numbers)
+        rows.count, rows.width = numbers[0].size, 1
+        for k in range(rows.rank, table.ndim):
+            rows.width *= table.shape[k]
+        rows.bytes = rows.width * table.dtype.itemsize
+        for k in range(rows.rank):
+            rows.numbers[k], rows.dims[k] = <const int64_t*>_data(numbers[k]), table.shape[k]
+        return rows
+
+    cdef int _append_rows(self, Rows* rows, list inputs, list outputs) except -1:
+        if rows.count:
+            _append_work(self.run, _access_rows, rows, inputs, outputs, rows.count * (FUNCTION + rows.width * MOVE))
+        return 0
 
     def accumulate(self, ufunc, source, target):
         """Append a running sum, or product, along the last axis."""
@@ -335,6 +396,38 @@ cdef void _gather(const void* arguments, int part, int parts) noexcept nogil:
             (<unsigned int*>gather.target)[i] = (<const unsigned int*>gather.source)[gather.places[i] - 1]
         else:
             memcpy(gather.target + i * size, gather.source + (gather.places[i] - 1) * size, size)
+
+
+cdef void _access_rows(const void* arguments, int part, int parts) noexcept nogil:
+    """Take, put, join or check rows, one after the other; a number that is out of range declines."""
+    cdef const Rows* rows = <const Rows*>(<const uint64_t*>arguments)[0]
+    cdef char* pointers[3]
+    cdef npy_intp strides[3]
+    cdef npy_intp i, number, at, width
+    cdef char* other
+    cdef int k
+    for k in range(3):
+        strides[k] = rows.bytes // max(rows.width, <npy_intp>1)
+    for i in range(rows.count):
+        at = 0
+        for k in range(rows.rank):
+            number = rows.numbers[k][i]
+            if number < 0 and rows.access != CHECK:
+                number += rows.dims[k]  # counted from the end, as by NumPy
+            if not 0 <= number < rows.dims[k]:
+                decline(arguments)
+                return
+            at = at * rows.dims[k] + number
+        other = rows.others + i * rows.bytes
+        if rows.access == TAKE:
+            memcpy(other, rows.table + at * rows.bytes, rows.bytes)
+        elif rows.access == PUT:
+            memcpy(rows.table + at * rows.bytes, other, rows.bytes)
+        elif rows.access == JOIN:
+            width = rows.width
+            pointers[0] = pointers[2] = rows.table + at * rows.bytes
+            pointers[1] = other
+            rows.loop(pointers, &width, strides, rows.data)
 
 
 cdef bint record_trace(Run run, const Instruction* each, const Value* inputs, Value* outputs) except -1:

@@ -34,7 +34,7 @@ _FLATTENING = frozenset({"ravel", "flatten"})
 # Reductions whose C kernels have the bits of NumPy's.
 _REDUCTIONS = frozenset({"sum", "prod", "mean", "max", "min", "any", "all"})
 _CONJUGATING = frozenset({"conj", "conjugate"})
-_MAKERS = frozenset({"zeros", "empty", "ones", "full"})
+_MAKERS = frozenset({"zeros", "empty", "ones"})
 
 
 class Untraceable(Exception):
@@ -62,6 +62,18 @@ class Tape(Protocol):
 
     def gather_elements(self, source: Array, places: Array, target: Array) -> None:
         """Append a copy of the elements at places of an array in order, counted from 1; 0 stands for zero."""
+        ...
+
+    def take_rows(self, table: Array, numbers: list[Array], target: Array) -> None:
+        """Append a copy of rows of an array, by numbers that change; the program gives up where one is out of range."""
+        ...
+
+    def put_rows(self, table: Array, numbers: list[Array], source: Array, ufunc: np.ufunc | None = None) -> None:
+        """Append a copy to rows of an array, or a ufunc that joins rows with them, one after the other."""
+        ...
+
+    def check_rows(self, numbers: Array, count: int) -> None:
+        """Append a check that numbers are in [0, count); the program gives up where one is not."""
         ...
 
     def accumulate(self, ufunc: np.ufunc, source: Array, target: Array) -> None:
@@ -147,11 +159,14 @@ class Traced(NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Any:
         if _is_basic(key):
             return self._as_view(self.array[_with_rest(key)])
+        if _has_traced(key):
+            return self._take_rows(key)
         return _gather_moved(lambda array: array[key], (self,), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not _is_basic(key):
-            raise Untraceable
+            self._put_rows(key, value)
+            return
         target = self.array[_with_rest(key)]
         source = value if isinstance(value, Traced) else np.asarray(value)
         if isinstance(source, Traced):
@@ -161,9 +176,47 @@ class Traced(NDArrayOperatorsMixin):
         else:
             self.tape.copy_elements(np.broadcast_to(source.astype(self.dtype), target.shape), target)
 
+    def _numbers_of(self, key: Any) -> list[Array]:
+        """Return the numbers of rows that an index of arrays asks for: for each of the first dimensions one array."""
+        parts = list(key) if isinstance(key, tuple) else [key]
+        while parts and (parts[-1] is ... or (isinstance(parts[-1], slice) and parts[-1] == slice(None))):
+            parts.pop()
+        arrays = [part if isinstance(part, Traced) else np.asarray(part) for part in parts]
+        if not arrays or len(arrays) > self.ndim or any(x.dtype.kind not in "iu" for x in arrays):
+            raise Untraceable
+        shape = np.broadcast_shapes(*(x.shape for x in arrays))
+        spread = [np.broadcast_to(_as_dtype(x, np.dtype(np.int64)), shape) for x in arrays]
+        return [Traced(self.tape, x).in_order().array for x in spread]
+
+    def _take_rows(self, key: Any) -> Traced:
+        numbers = self._numbers_of(key)
+        made = np.empty(numbers[0].shape + self.shape[len(numbers) :], self.dtype)
+        self.tape.take_rows(self.in_order().array, numbers, made)
+        return Traced(self.tape, made)
+
+    def _put_rows(self, key: Any, value: Any, ufunc: np.ufunc | None = None) -> None:
+        """Append writes to rows, each of which is joined with what is there by a ufunc, if one is given."""
+        numbers = self._numbers_of(key)
+        if not self.array.flags.c_contiguous:
+            raise Untraceable
+        shape = numbers[0].shape + self.shape[len(numbers) :]
+        source = np.broadcast_to(_as_dtype(value, self.dtype), shape)
+        self.tape.put_rows(self.array, numbers, Traced(self.tape, source).in_order().array, ufunc)
+
+    def join_rows(self, ufunc: np.ufunc, key: Any, value: Any) -> None:
+        """Append what ``ufunc.at`` does."""
+        self._put_rows(key, value, ufunc)
+
+    def check_below(self, limit: int) -> None:
+        """Append a check that these integers are in [0, limit)."""
+        self.tape.check_rows(Traced(self.tape, _as_dtype(self, np.dtype(np.int64))).in_order().array, limit)
+
     # ---- functions
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "at" and isinstance(inputs[0], Traced) and len(inputs) == 3:
+            inputs[0].join_rows(ufunc, inputs[1], inputs[2])
+            return None
         out = options.pop("out", None)
         if method != "__call__" or options or ufunc.signature is not None:
             raise Untraceable
@@ -200,10 +253,10 @@ class Filled(Traced):
             self.array = np.empty_like(constant)
             self.tape.copy_elements(constant, self.array)
 
-    def _as_view(self, array: Array) -> Traced:
-        if self.is_written:
-            return super()._as_view(array)
-        raise Untraceable
+    def __getattr__(self, name: str) -> Any:
+        if name in _VIEWS or name in _VIEW_METHODS:
+            self._fill_anew()  # what is written to a view is written here
+        return super().__getattr__(name)
 
     def __getitem__(self, key: Any) -> Any:
         self._fill_anew()
@@ -217,6 +270,10 @@ class Filled(Traced):
         self._fill_anew()
         return super().reshape(*shape, order=order)
 
+    def join_rows(self, ufunc: np.ufunc, key: Any, value: Any) -> None:
+        self._fill_anew()
+        super().join_rows(ufunc, key, value)
+
 
 class TracedNumpy:
     """NumPy for a kernel that is traced: functions that make arrays, or turn something into one, know traced ones."""
@@ -228,9 +285,19 @@ class TracedNumpy:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(np, name)
+        if name == "full":
+            return self._fill_array
         if name in _MAKERS:
             return lambda *arguments, **options: Filled(self._tape, function(*arguments, **options))
         return _copy_to if name == "copyto" else function
+
+    def _fill_array(self, shape: Any, value: Any, dtype: Any = None) -> Traced:
+        """Return a new array of one value, which may change."""
+        if not isinstance(value, Traced):
+            return Filled(self._tape, np.full(shape, value, dtype))
+        made = Traced(self._tape, np.empty(shape, value.dtype if dtype is None else dtype))
+        made[...] = value
+        return made
 
     def asarray(self, x: Any, dtype: Any = None) -> Any:
         if not isinstance(x, Traced):
@@ -241,12 +308,14 @@ class TracedNumpy:
         return x.in_order() if isinstance(x, Traced) else np.ascontiguousarray(x)
 
 
-def _copy_to(target: Any, source: Any) -> None:
-    """Copy to an array, in place of ``numpy.copyto`` without options."""
+def _copy_to(target: Any, source: Any, where: Any = True) -> None:
+    """Copy to an array, or to the elements of it for which a condition is true, in place of ``numpy.copyto``."""
     if isinstance(target, Traced):
-        target[...] = source
+        target[...] = source if where is True else np.where(where, source, target)
+    elif isinstance(where, Traced):
+        raise Untraceable
     else:
-        np.copyto(target, source)
+        np.copyto(target, source, where=where)
 
 
 def trace_kernel(
@@ -291,6 +360,11 @@ def _is_basic(key: Any) -> bool:
         part is None or part is ... or (isinstance(part, (slice, int, np.integer)) and not isinstance(part, bool))
         for part in parts
     )
+
+
+def _has_traced(key: Any) -> bool:
+    """Return True for an index with an array that changes."""
+    return any(isinstance(part, Traced) for part in (key if isinstance(key, tuple) else (key,)))
 
 
 def _with_rest(key: Any) -> Any:
@@ -407,6 +481,28 @@ def _gather_moved(function: Callable[..., Any], arguments: tuple[Any, ...], opti
     return Traced(x.tape, made)
 
 
+def _take_elements(x: Any, indices: Any, axis: int | None = None, **options: Any) -> Any:
+    """Append what ``numpy.take`` does along an axis."""
+    if not isinstance(indices, Traced):
+        return _gather_moved(np.take, (x, indices, axis), options)
+    if options or axis is None:
+        raise Untraceable
+    x = x if isinstance(x, Traced) else Traced(indices.tape, np.asarray(x))
+    axis = range(x.ndim)[axis]
+    taken = np.moveaxis(x, axis, 0)[indices]
+    count = indices.ndim
+    return np.moveaxis(taken, list(range(count)), list(range(axis, axis + count)))
+
+
+def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
+    """Append what ``numpy.take_along_axis`` does."""
+    tape = _tape_of(x, indices)
+    x = x if isinstance(x, Traced) else Traced(tape, np.asarray(x))
+    axis = range(x.ndim)[axis]
+    others = np.ogrid[tuple(slice(n) for n in indices.shape)]
+    return x._take_rows(tuple(indices if d == axis else others[d] for d in range(x.ndim)))
+
+
 def _pad_array(x: Any, width: Any, mode: Any = "constant", **options: Any) -> Any:
     if not isinstance(mode, str) or mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
         raise Untraceable
@@ -462,6 +558,9 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     np.clip: _clip_values,
     np.pad: _pad_array,
     **{getattr(np, name): _handle_reduction(name) for name in _REDUCTIONS},
+    np.angle: lambda z: np.arctan2(z.imag, z.real),
+    np.take: _take_elements,
+    np.take_along_axis: _take_along,
     np.cumsum: _handle_running(np.add),
     np.cumprod: _handle_running(np.multiply),
     np.copy: lambda x, **options: x.copy(),
@@ -482,6 +581,6 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     },
     **{
         function: _handle_moves(function)
-        for function in (np.roll, np.tile, np.repeat, np.take, np.tril, np.triu, np.diag, np.diagflat, np.delete)
+        for function in (np.roll, np.tile, np.repeat, np.tril, np.triu, np.diag, np.diagflat, np.delete)
     },
 }

@@ -61,6 +61,21 @@ def copied(xp, x):
 
 
 @traced
+def copied_where(xp, x):
+    out = xp.full(x.shape, x[0, 0], x.dtype)
+    xp.copyto(out[0], x[1], where=x[0] > 0.1)
+    return out
+
+
+@traced
+def parts_written(xp, x):
+    z = xp.zeros(x.shape, complex)
+    z.real[...] = x
+    z.T.imag[...] = 1.0
+    return xp.angle(z) + z.real
+
+
+@traced
 def in_place(xp, x):
     y = x * 2.0
     y += x
@@ -158,6 +173,36 @@ def of_shapes(xp, x):
     return x / x.size if x.ndim == len(x.shape) == 2 else x
 
 
+def positions(xp, x):
+    """Return three integers in [0, 3) that change."""
+    return xp.where(x[0] > 0.2, 0, xp.where(x[1] > 0.2, 1, 2))
+
+
+@traced
+def taken_by_what_changes(xp, x):
+    return xp.take(x, positions(xp, x), 1) + x[xp.where(x[0, :2] > 0, 1, -1)]
+
+
+@traced
+def taken_by_two(xp, x):
+    return x[xp.where(x[:, :1] > 0, 1, 0), positions(xp, x)] + xp.take_along_axis(x, xp.where(x > 0, 0, 1), 1)
+
+
+@traced
+def put_by_what_changes(xp, x):
+    out = xp.zeros(x.shape, x.dtype)
+    out[xp.where(x[0, :2] > 0, 1, 0)] = x
+    return out
+
+
+@traced
+def added_by_what_changes(xp, x):
+    out = xp.ones(x.shape, x.dtype)
+    np.add.at(out.reshape(-1), positions(xp, x), x[1])
+    np.maximum.at(out, xp.where(x[:, 0] > 0, 0, 1), x)
+    return out
+
+
 @not_traced
 def sorted_rows(xp, x):
     return xp.sort(x, 1)
@@ -181,11 +226,6 @@ def as_an_array(xp, x):
 @not_traced
 def as_a_list(xp, x):
     return xp.asarray([row * 2.0 for row in x.tolist()]) if False else xp.asarray(x.tolist())
-
-
-@not_traced
-def by_positions_that_change(xp, x):
-    return xp.take(x, xp.abs(x[0]).astype(xp.int64) % 3, 1)
 
 
 @traced

@@ -35,6 +35,9 @@ _INDEX: dict[str, tuple[DType, ...]] = {"I": dtypes.INDEX}
 
 def check_bounds(indices: Any, limit: int, what: str) -> None:
     """Raise IndexError unless all are in [0, limit); viewed as unsigned, a negative index is too large."""
+    if hasattr(type(indices), "check_below"):  # they are traced
+        indices.check_below(limit)
+        return
     if indices.size and int(indices.view(f"u{indices.dtype.itemsize}").max()) >= limit:
         raise IndexError(f"{what}: indices have to be in [0, {limit}), got {indices.min()} to {indices.max()}")
 

@@ -139,7 +139,7 @@ def last_writers(xp: Any, places: Any, count: int) -> Any:
     Of several assignments to a place NumPy keeps the last; a GPU may keep any.
     """
     if is_numpy(xp):
-        last = np.full(count, -1)
+        last = xp.full(count, -1)
         last[places] = np.arange(places.size)
         return last
     last = xp.zeros(count, dtype=xp.uint64)  # positions counted from 1; 0 means none
