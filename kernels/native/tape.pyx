@@ -27,6 +27,7 @@ cdef enum:
     MOST_ARRAYS = 8  # of a loop
     FUNCTION = 8  # nanoseconds that an element of a loop takes, at most
     MOVE = 1  # nanoseconds of an element that is copied
+    MATRIX = 1000  # nanoseconds that a function of a small matrix takes
 
 
 # Loops over integers that raise an error, or warn, for some of them.
@@ -49,6 +50,23 @@ cdef struct Gather:  # elements at places of an array, counted from 1; 0 stands 
     const int64_t* places
     npy_intp count
     npy_intp size  # bytes of an element
+
+
+cdef extern from "<fenv.h>" nogil:
+    int FE_INVALID
+    int feclearexcept(int)
+    int fetestexcept(int)
+
+
+cdef enum:
+    MOST_CORE = 12  # axes of the arrays of a generalised ufunc, together
+
+
+cdef struct Stack:  # a generalised ufunc over stacks of matrices
+    Walk outer
+    bint checks  # whether it reports an error by an invalid operation
+    npy_intp sizes[MOST_CORE + 1]  # one matrix, then the sizes of the function's axes
+    npy_intp steps[MOST_ARRAYS + MOST_CORE]  # none between matrices, then along the axes of each array
 
 
 cdef enum Access:  # to rows by number
@@ -151,6 +169,30 @@ cdef class RunTape:
         if rows.count:
             _append_work(self.run, _access_rows, rows, inputs, outputs, rows.count * (FUNCTION + rows.width * MOVE))
         return 0
+
+    def apply_gufunc(self, ufunc, list ranks, list sizes, list arrays, bint checks):
+        """Append a generalised ufunc; with `checks` the program gives up where it reports an error."""
+        cdef void* data = NULL
+        cdef Loop loop = find_loop_of(ufunc, [a.dtype.num for a in arrays], &data)
+        cdef Stack* stack = <Stack*>self.run.arena.take(1, sizeof(Stack))
+        cdef int at = len(arrays)
+        cdef int k
+        if loop == NULL or len(arrays) > MOST_ARRAYS or max(len(sizes), sum(ranks)) > MOST_CORE:
+            raise Untraceable
+        outer = [array[(..., *[0] * rank)] for array, rank in zip(arrays, ranks)]
+        stack.outer.loop, stack.outer.data, stack.outer.arrays, stack.checks = loop, data, at, checks
+        _set_dimensions(&stack.outer, outer, True)
+        stack.sizes[0] = 1
+        for k, size in enumerate(sizes):
+            stack.sizes[k + 1] = size
+        for array, rank in zip(arrays, ranks):
+            for k in range(rank):
+                stack.steps[at] = array.strides[array.ndim - rank + k]
+                at += 1
+        if outer[0].size:
+            _append_work(
+                self.run, _apply_to_stack, stack, arrays[:ufunc.nin], arrays[ufunc.nin:],
+                outer[0].size * (MATRIX + <double>max(sizes, default=1) ** 3))
 
     def accumulate(self, ufunc, source, target):
         """Append a running sum, or product, along the last axis."""
@@ -351,6 +393,38 @@ cdef void _walk(const void* arguments, int part, int parts) noexcept nogil:
             pointers[i] = walk.pointers[i]
         walk.loop(pointers, &walk.dims[last], inner, walk.data)
         d = last - 1
+        while d >= 0:
+            place[d] += 1
+            for i in range(walk.arrays):
+                walk.pointers[i] += walk.strides[i][d]
+            if place[d] < walk.dims[d]:
+                break
+            for i in range(walk.arrays):
+                walk.pointers[i] -= walk.strides[i][d] * walk.dims[d]
+            place[d] = 0
+            d -= 1
+
+
+cdef void _apply_to_stack(const void* arguments, int part, int parts) noexcept nogil:
+    """Apply a generalised ufunc to one matrix after the other; an error declines."""
+    cdef const Stack* stack = <const Stack*>(<const uint64_t*>arguments)[0]
+    cdef Walk walk = stack.outer
+    cdef npy_intp place[MOST_DIMS]
+    cdef char* pointers[MOST_ARRAYS]
+    cdef int d = walk.rank
+    cdef int i
+    memset(place, 0, sizeof(place))
+    while d >= 0:
+        for i in range(walk.arrays):
+            pointers[i] = walk.pointers[i]
+        if stack.checks:
+            feclearexcept(FE_INVALID)
+        walk.loop(pointers, stack.sizes, stack.steps, walk.data)
+        if stack.checks and fetestexcept(FE_INVALID):
+            feclearexcept(FE_INVALID)
+            decline(arguments)
+            return
+        d = walk.rank - 1
         while d >= 0:
             place[d] += 1
             for i in range(walk.arrays):

@@ -11,6 +11,7 @@ See docs/design/0057-no-cliffs.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -23,6 +24,8 @@ Array = np.ndarray[Any, Any]
 
 
 _CLIP = import_module("numpy._core.umath").clip  # the ufunc that numpy.clip calls
+_LINALG = import_module("numpy.linalg._umath_linalg")
+_MOST_SIDE = 128  # rows of a matrix: functions of larger ones take long, beside which others should run
 _MOST_PLACES = 1 << 16  # elements of an array of which some are moved, each with its place
 
 
@@ -74,6 +77,25 @@ class Tape(Protocol):
 
     def check_rows(self, numbers: Array, count: int) -> None:
         """Append a check that numbers are in [0, count); the program gives up where one is not."""
+        ...
+
+    def apply_gufunc(
+        self, ufunc: np.ufunc, ranks: list[int], sizes: list[int], arrays: list[Array], checks: bool
+    ) -> None:
+        """Append a generalised ufunc of inputs and outputs.
+
+        Parameters
+        ----------
+        ufunc : numpy.ufunc
+        ranks : list of int
+            For each array, how many of its last axes belong to the function.
+        sizes : list of int
+            Sizes of the function's axes, in the order of its signature.
+        arrays : list of numpy.ndarray
+            All with the same other axes.
+        checks : bool
+            True if the program gives up where the function reports an error.
+        """
         ...
 
     def accumulate(self, ufunc: np.ufunc, source: Array, target: Array) -> None:
@@ -547,6 +569,76 @@ def _handle_running(ufunc: np.ufunc) -> Callable[..., Any]:
     return accumulate_array
 
 
+def _call_linalg(
+    name: str, operands: Sequence[Any], shapes: Sequence[tuple[int, ...]], checks: bool = True
+) -> list[Traced]:
+    """Append a function of NumPy's linear algebra on stacked matrices, computed in float64 as NumPy does.
+
+    Parameters
+    ----------
+    name : str
+        Name of the generalised ufunc.
+    operands : sequence of Traced or numpy.ndarray
+    shapes : sequence of tuple of int
+        Shapes of the results.
+    checks : bool
+        True if an invalid operation is an error.
+    """
+    ufunc = getattr(_LINALG, name, None)
+    dtype = operands[0].dtype
+    is_small = all(max(x.shape[-2:], default=0) <= _MOST_SIDE for x in operands)
+    if ufunc is None or dtype not in (np.float32, np.float64) or not is_small or not operands[0].size:
+        raise Untraceable
+    if any(x.dtype != dtype for x in operands):
+        raise Untraceable
+    tape = _tape_of(*operands)
+    given, made = [_as_dtype(x, np.dtype(np.float64)) for x in operands], [np.empty(shape) for shape in shapes]
+    axes = [names.split(",") if names else [] for names in re.findall(r"\(([^)]*)\)", ufunc.signature)]
+    ranks = list(map(len, axes))
+    sizes: dict[str, int] = {}
+    for names, array in zip(axes, [*given, *made], strict=True):
+        for axis, size in zip(names, array.shape[array.ndim - len(names) :], strict=True):
+            if sizes.setdefault(axis, size) != size:
+                raise Untraceable
+    outer = np.broadcast_shapes(*(x.shape[: x.ndim - rank] for x, rank in zip(given, ranks)))
+    spread = [np.broadcast_to(x, outer + x.shape[x.ndim - rank :]) for x, rank in zip(given, ranks)]
+    tape.apply_gufunc(ufunc, ranks, list(sizes.values()), [*spread, *made], checks)
+    return [Traced(tape, array).astype(dtype, copy=False) for array in made]
+
+
+def _decompose_cholesky(a: Any, **options: Any) -> Any:
+    if any(options.values()):
+        raise Untraceable
+    return _call_linalg("cholesky_lo", [a], [a.shape])[0]
+
+
+def _solve_equations(a: Any, b: Any) -> Any:
+    if b.ndim < 2:
+        raise Untraceable
+    outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return _call_linalg("solve", [a, b], [outer + b.shape[-2:]])[0]
+
+
+def _decompose_singular(x: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    (m, n), outer = x.shape[-2:], x.shape[:-2]
+    values = (*outer, min(m, n))
+    if hermitian:
+        raise Untraceable
+    if not compute_uv:
+        return _call_linalg("svd", [x], [values])[0]
+    columns, rows = (m, n) if full_matrices else (min(m, n), min(m, n))
+    return _call_linalg("svd_f" if full_matrices else "svd_s", [x], [(*outer, m, columns), values, (*outer, rows, n)])
+
+
+def _eigenvalues_of(x: Any, UPLO: str = "L", with_vectors: bool = False) -> Any:
+    """Append the eigenvalues of symmetric matrices, by their lower triangles, or these and the eigenvectors."""
+    if UPLO != "L":
+        raise Untraceable
+    if with_vectors:
+        return _call_linalg("eigh_lo", [x], [x.shape[:-1], x.shape])
+    return _call_linalg("eigvalsh_lo", [x], [x.shape[:-1]])[0]
+
+
 def _is_complex(x: Any) -> bool:
     return bool(x.dtype.kind == "c")
 
@@ -558,6 +650,14 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     np.clip: _clip_values,
     np.pad: _pad_array,
     **{getattr(np, name): _handle_reduction(name) for name in _REDUCTIONS},
+    np.linalg.cholesky: _decompose_cholesky,
+    np.linalg.inv: lambda a: _call_linalg("inv", [a], [a.shape])[0],
+    np.linalg.det: lambda a: _call_linalg("det", [a], [a.shape[:-2]], checks=False)[0],
+    np.linalg.slogdet: lambda a: _call_linalg("slogdet", [a], [a.shape[:-2]] * 2, checks=False),
+    np.linalg.solve: _solve_equations,
+    np.linalg.svd: _decompose_singular,
+    np.linalg.eigh: partial(_eigenvalues_of, with_vectors=True),
+    np.linalg.eigvalsh: _eigenvalues_of,
     np.angle: lambda z: np.arctan2(z.imag, z.real),
     np.take: _take_elements,
     np.take_along_axis: _take_along,

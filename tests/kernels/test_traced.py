@@ -248,6 +248,27 @@ def running(xp, x):
     return xp.cumsum(x, 1) * 0.1 + xp.cumprod(x[::-1], 0)[::-1] - xp.cumsum(x[:, ::-1], axis=1)
 
 
+def square(xp, x):
+    """Return stacked positive definite matrices of three rows."""
+    return x[:, :, None] * x[:, None, :] + 2.0 * np.eye(3)
+
+
+@traced
+def solved(xp, x):
+    found = xp.linalg.solve(square(xp, x), xp.stack([x, -x])[:, :, :, None][0])
+    return found[:, :, 0] + xp.linalg.inv(square(xp, x))[:, 0] * xp.linalg.det(square(xp, x))[:, None]
+
+
+@traced
+def decomposed(xp, x):
+    _, s, vh = xp.linalg.svd(square(xp, x)[:, :2], full_matrices=False)
+    w, v = xp.linalg.eigh(square(xp, x))
+    sign, size = xp.linalg.slogdet(square(xp, x))
+    lower = xp.linalg.cholesky(square(xp, x))
+    values = xp.linalg.eigvalsh(square(xp, x)) + xp.linalg.svd(x[:, :, None], compute_uv=False)
+    return lower[:, 2] + xp.abs(vh[:, 0]) + w + xp.abs(v[:, 0]) + (sign * size + s[:, 0])[:, None] + values
+
+
 @not_traced
 def multiplied_as_matrices(xp, x):
     return x @ xp.ones((3, 3))
