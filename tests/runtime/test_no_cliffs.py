@@ -156,9 +156,9 @@ operations.define(
 
 async def test_a_kernel_that_takes_long_is_left_to_the_step_machine(graph):
     x = tg.placeholder("float64", [])
-    y = looped(lambda y: operations.apply("TestSlow", y, seconds=0.003, name="slow"), x)
+    y = looped(lambda y: operations.apply("TestSlow", y, seconds=0.01, name="slow"), x, iterations=20)
     found, (loop,) = await run(graph, y, {x: 1.0})
-    assert found == 1.0 + 5 * 0.5
+    assert found == 1.0 + 20 * 0.5
     assert "slow takes" in loop.not_native
 
 
