@@ -10,7 +10,7 @@ See docs/design/0057-no-cliffs.md.
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
-from numpy cimport PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE, ndarray
+from numpy cimport PyArray_NBYTES, ndarray
 
 import _thread
 from time import thread_time_ns
@@ -20,7 +20,7 @@ import numpy as np
 from tagloom.kernels.memory.contexts import KernelContexts
 
 from tagloom.kernels.core.convert cimport box
-from tagloom.kernels.core.cost cimport LARGE, LONG, decline, keep, leave
+from tagloom.kernels.core.cost cimport LARGE, decline, keep, leave
 from tagloom.kernels.core.table cimport Work
 from tagloom.kernels.core.values cimport Value, object_value, pointer
 from tagloom.kernels.cpu.arrays cimport new_array

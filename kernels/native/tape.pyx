@@ -14,7 +14,7 @@ from tagloom.kernels.core.convert cimport box
 from tagloom.kernels.core.cost cimport Py_CLEAR
 from tagloom.kernels.core.table cimport Loop, Node, Table, Type, Work, describe_type
 from tagloom.kernels.core.values cimport OBJECT, Value, drop, empty, hold, object_value, pointer
-from tagloom.kernels.cpu.arrays cimport ArrayObject, PyArray_DATA, PyArray_NBYTES, array_in
+from tagloom.kernels.cpu.arrays cimport ArrayObject, PyArray_DATA
 from tagloom.kernels.cpu.registry cimport find_native, find_own_loop
 from tagloom.kernels.cpu.ufuncs cimport find_loop_of
 from tagloom.kernels.native.compiled cimport Instruction
@@ -96,15 +96,14 @@ cdef class RunTape:
         cdef Work work
         cdef Value value
         cdef Value* given = <Value*>self.run.arena.take(len(inputs), sizeof(Value))
-        cdef Node* node = _new_node(self.run, type, attrs, inputs, dtype)
-        cdef const Table* table = <const Table*>node.name
+        cdef const Table* table = _new_table(self.run, type, attrs, inputs, dtype)
         cdef int k
         memset(&work, 0, sizeof(Work))
         value = empty()
         for k, array in enumerate(inputs):
             given[k] = object_value(<PyObject*>array)
         try:
-            if not node.native(table, node, given, &self.run.held, &value, &work) or work.compute == NULL:
+            if not table.nodes.native(table, table.nodes, given, &self.run.held, &value, &work) or work.compute == NULL:
                 raise Untraceable
             return self._keep(&work, inputs, value, dtype)
         finally:
@@ -142,8 +141,8 @@ cdef class RunTape:
         return 0
 
 
-cdef Node* _new_node(Run run, str type, dict attrs, list inputs, dtype) except NULL:
-    """Return the node of an operation with one output, in a table of its own, whose address is the node's name."""
+cdef Table* _new_table(Run run, str type, dict attrs, list inputs, dtype) except NULL:
+    """Return a table with a single node, of an operation with one output."""
     cdef Table* table = <Table*>run.arena.take(1, sizeof(Table))
     cdef Node* node = <Node*>run.arena.take(1, sizeof(Node))
     cdef int count = len(inputs)
@@ -160,11 +159,10 @@ cdef Node* _new_node(Run run, str type, dict attrs, list inputs, dtype) except N
         table.input_types[k] = k
     table.output_types[0] = count
     run.kept.append(given + made)
-    node.name = <PyObject*>table
     node.native = find_native(type, attrs, given, made, node.params, run.kept)
     if node.native == NULL:
         raise Untraceable
-    return node
+    return table
 
 
 cdef inline char* _data(array):
@@ -180,7 +178,7 @@ cdef int _append(
     cdef list arrays = inputs + outputs
     cdef Walk* walk
     cdef Step* step
-    cdef int k, d
+    cdef int k
     if not outputs[0].size:
         return 0
     if len(arrays) > MOST_ARRAYS or outputs[0].ndim > MOST_DIMS:
@@ -332,13 +330,15 @@ cdef bint record_trace(Run run, const Instruction* each, const Value* inputs, Va
         results = trace_kernel(RunTape(run), kernel.bound_to, given, changing)
         is_as_declared = len(results) == each.num_outputs and all([
             a.dtype == run.program.dtypes[run.program.register_types[each.outputs[k]]] for k, a in enumerate(results)])
+    except MemoryError:  # the instance waits for room, and records anew
+        raise
     except Exception:  # an Untraceable, or an error that the step machine will raise from the kernel
         is_as_declared = False
     if not is_as_declared:
         run.num_steps, run.cost, run.is_long = first, cost, is_long
         del run.opaque[opaque:], run.kept[kept:]
         return False
-    run.kept += given
+    run.kept += [*given, *results]  # a result that is a constant is not written again, so no step may take its memory
     for k in range(each.num_outputs):
         hold(&run.held, &outputs[k], object_value(<PyObject*>results[k]))
     return True
