@@ -8,5 +8,5 @@ import numpy as np
 
 
 def is_numpy(xp: Any) -> bool:
-    """Return True for NumPy, and for what stands for NumPy while a kernel is traced (``kernels/native/traced.py``)."""
+    """Return True for NumPy, and for what stands for it while a kernel is traced (kernels/native/tracing/kernel.py)."""
     return xp is np or getattr(xp, "stands_for_numpy", False)

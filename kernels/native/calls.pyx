@@ -10,7 +10,7 @@ See docs/design/0057-no-cliffs.md.
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
-from numpy cimport PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE, ndarray
+from numpy cimport PyArray_NBYTES, ndarray
 
 import _thread
 from time import thread_time_ns
@@ -20,7 +20,7 @@ import numpy as np
 from tagloom.kernels.memory.contexts import KernelContexts
 
 from tagloom.kernels.core.convert cimport box
-from tagloom.kernels.core.cost cimport LARGE, LONG, decline, keep, leave
+from tagloom.kernels.core.cost cimport LARGE, decline, keep, leave
 from tagloom.kernels.core.table cimport Work
 from tagloom.kernels.core.values cimport Value, object_value, pointer
 from tagloom.kernels.cpu.arrays cimport new_array
@@ -35,7 +35,8 @@ _contexts = KernelContexts()  # of threads that walk over steps; arrays there ar
 cdef enum:
     QUICK = 2000  # nanoseconds that a call is expected to take on small arrays
     SLOW = 1000000  # nanoseconds of a core for a call that is better made in a thread, beside other operations
-    TRIED = 3  # calls by whose time a kernel is judged: by the shortest, since the first may import something
+    ENOUGH = 100000000  # nanoseconds of slow calls after which a kernel counts as slow: the first ones often are
+    FEWEST = 3  # slow calls
 
 
 cdef class Call:
@@ -54,13 +55,13 @@ cdef class Call:
     cdef list inputs
     cdef list outputs
     cdef str reason
-    cdef int64_t calls
-    cdef int64_t shortest  # nanoseconds of a core, of the first calls
+    cdef bint is_quick  # a call was quick
+    cdef int64_t calls  # before that
+    cdef int64_t spent  # nanoseconds of a core in them
 
     cdef bint run(self) except -1:
         """Call the kernel and copy its results; return False if they do not fit, or take long."""
-        cdef bint is_tried = self.calls < TRIED
-        cdef int64_t begin = thread_time_ns() if is_tried else 0
+        cdef int64_t begin = 0 if self.is_quick else thread_time_ns()
         result = self.kernel(*self.inputs) if is_inside() else _contexts.run(self.kernel, *self.inputs)
         results = (result,) if len(self.outputs) == 1 else result
         for made, value in zip(self.outputs, results, strict=True):
@@ -69,14 +70,15 @@ cdef class Call:
                 self.reason = f"{self.name} returned {array.dtype} {array.shape}, not {made.dtype} {made.shape}"
                 return False
             made[...] = array
-        return not is_tried or self._is_quick(thread_time_ns() - begin)
+        return self.is_quick or self._may_be_quick(thread_time_ns() - begin)
 
-    cdef bint _is_quick(self, int64_t spent) except -1:
-        """Note the time of one of the first calls; return False if all of them took long."""
-        self.shortest = spent if self.calls == 0 else min(self.shortest, spent)
+    cdef bint _may_be_quick(self, int64_t spent) except -1:
+        """Note the time of a call; return False once enough of them were slow, and none quick."""
+        self.is_quick = spent <= SLOW
         self.calls += 1
-        if self.calls == TRIED and self.shortest > SLOW:
-            self.reason = f"{self.name} takes {1e-6 * self.shortest:.1f} ms, and is better called in a thread"
+        self.spent += spent
+        if not self.is_quick and self.calls >= FEWEST and self.spent > ENOUGH:
+            self.reason = f"{self.name} takes {1e-6 * spent:.1f} ms, and is better called in a thread"
             return False
         return True
 

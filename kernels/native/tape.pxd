@@ -1,4 +1,4 @@
-"""Kernels in Python as steps: see traced.py."""
+"""Kernels in Python as steps: see kernel.py."""
 
 from tagloom.kernels.core.values cimport Value
 from tagloom.kernels.native.compiled cimport Instruction

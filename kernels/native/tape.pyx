@@ -1,97 +1,35 @@
-"""Kernels in Python as steps of a run: inner loops over arrays of any strides, copies, and moves of elements."""
+"""Kernels in Python as steps of a run."""
 
-cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint16_t, uint64_t
+from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy, memset
-from numpy cimport npy_intp
 
 import numpy as np
 
-from tagloom.kernels.native.traced import Untraceable, trace_kernel
+from tagloom.kernels.native.tracing.arrays import Untraceable
+from tagloom.kernels.native.tracing.kernel import trace_kernel
 
 from tagloom.kernels.core.convert cimport box
-from tagloom.kernels.core.cost cimport Py_CLEAR, decline
+from tagloom.kernels.core.cost cimport Py_CLEAR
 from tagloom.kernels.core.table cimport Loop, Node, Table, Type, Work, describe_type
 from tagloom.kernels.core.values cimport OBJECT, Value, drop, empty, hold, object_value, pointer
-from tagloom.kernels.cpu.arrays cimport ArrayObject, PyArray_DATA, PyArray_NBYTES, array_in
+from tagloom.kernels.cpu.arrays cimport ArrayObject
 from tagloom.kernels.cpu.registry cimport find_native, find_own_loop
 from tagloom.kernels.cpu.ufuncs cimport find_loop_of
 from tagloom.kernels.native.compiled cimport Instruction
-from tagloom.kernels.native.run cimport APPLY, LONG_STEP, MOST_OPERANDS, WORK, WORK_TO, Run, Step, add_step, hide, type_of
-
-cnp.import_array()
-
-cdef enum:
-    MOST_DIMS = 16
-    MOST_ARRAYS = 8  # of a loop
-    FUNCTION = 8  # nanoseconds that an element of a loop takes, at most
-    MOVE = 1  # nanoseconds of an element that is copied
-    MATRIX = 1000  # nanoseconds that a function of a small matrix takes
-
+from tagloom.kernels.native.run cimport WORK, WORK_TO, Run, Step, add_step, hide, type_of
+from tagloom.kernels.native.rows cimport append_check, append_put, append_take
+from tagloom.kernels.native.stacks cimport append_stack
+from tagloom.kernels.native.strided cimport (
+    FUNCTION, append_copy, append_gather, append_loop, append_scan, count_cost, data_in,
+)
 
 # Loops over integers that raise an error, or warn, for some of them.
 _RAISING = frozenset(("power", "floor_divide", "remainder", "fmod", "divmod"))
 
 
-cdef struct Walk:  # an inner loop over arrays of one shape and any strides
-    Loop loop
-    void* data
-    int arrays
-    int rank
-    npy_intp dims[MOST_DIMS]
-    npy_intp strides[MOST_ARRAYS][MOST_DIMS]
-    char* pointers[MOST_ARRAYS]
-
-
-cdef struct Gather:  # elements at places of an array, counted from 1; 0 stands for zero
-    const char* source
-    char* target
-    const int64_t* places
-    npy_intp count
-    npy_intp size  # bytes of an element
-
-
-cdef extern from "<fenv.h>" nogil:
-    int FE_INVALID
-    int feclearexcept(int)
-    int fetestexcept(int)
-
-
-cdef enum:
-    MOST_CORE = 12  # axes of the arrays of a generalised ufunc, together
-
-
-cdef struct Stack:  # a generalised ufunc over stacks of matrices
-    Walk outer
-    bint checks  # whether it reports an error by an invalid operation
-    npy_intp sizes[MOST_CORE + 1]  # one matrix, then the sizes of the function's axes
-    npy_intp steps[MOST_ARRAYS + MOST_CORE]  # none between matrices, then along the axes of each array
-
-
-cdef enum Access:  # to rows by number
-    TAKE
-    PUT
-    JOIN  # by an inner loop
-    CHECK  # whether there are such rows
-
-
-cdef struct Rows:  # rows of an array whose numbers change; each number is made of one for each of its first dimensions
-    Access access
-    char* table
-    char* others  # rows that are taken or put, one after the other
-    npy_intp count
-    npy_intp bytes  # of a row
-    npy_intp width  # elements of a row
-    int rank
-    const int64_t* numbers[MOST_DIMS]
-    npy_intp dims[MOST_DIMS]
-    Loop loop
-    void* data
-
-
 cdef class RunTape:
-    """The end of a run's steps, for the steps of a kernel; see `Tape` in traced.py."""
+    """The end of a run's steps, for the steps of a kernel; see `Tape` in arrays.py."""
 
     cdef Run run
 
@@ -101,12 +39,9 @@ cdef class RunTape:
     def apply_ufunc(self, ufunc, list inputs, list outputs):
         """Append the inner loop of a ufunc for the dtypes of arrays that all have one shape."""
         cdef void* data = NULL
-        cdef Loop loop = find_loop_of(ufunc, [a.dtype.num for a in inputs + outputs], &data)
-        if ufunc.__name__ in _RAISING and inputs[0].dtype.kind in "iu":
-            raise Untraceable
-        if loop == NULL or not all([a.dtype.kind in "biufc" and a.dtype.isnative for a in inputs + outputs]):
-            raise Untraceable
-        _append(self.run, loop, data, inputs, outputs, FUNCTION, keeps_pointers=getattr(np, ufunc.__name__, None) is ufunc)
+        cdef Loop loop = _find_loop(ufunc, inputs + outputs, &data)
+        append_loop(
+            self.run, loop, data, inputs, outputs, FUNCTION, keeps_pointers=getattr(np, ufunc.__name__, None) is ufunc)
 
     def choose_elements(self, condition, x, y, output):
         """Append an elementwise choice."""
@@ -118,112 +53,51 @@ cdef class RunTape:
 
     def copy_elements(self, source, target):
         """Append a copy of elements of one dtype and shape."""
-        _append(self.run, _copy_elements, <void*><npy_intp>target.dtype.itemsize, [source], [target], MOVE)
+        append_copy(self.run, source, target)
 
     def gather_elements(self, source, places, target):
         """Append a copy of the elements at places of an array in order, counted from 1; 0 stands for zero."""
-        cdef Gather* gather = <Gather*>self.run.arena.take(1, sizeof(Gather))
-        cdef cnp.ndarray own = np.asarray(places, np.int64)
-        gather.source, gather.target = _data(source), _data(target)
-        gather.places, gather.count, gather.size = <const int64_t*>_data(own), target.size, target.dtype.itemsize
-        self.run.kept.append(own)
-        if gather.count:
-            _append_work(self.run, _gather, gather, [source], [target], gather.count * MOVE)
+        append_gather(self.run, source, places, target)
 
     def take_rows(self, table, list numbers, target):
         """Append a copy of rows of an array, by numbers that change; the program gives up where one is out of range."""
-        cdef Rows* rows = self._rows(TAKE, table, numbers, target)
-        self._append_rows(rows, [table, *numbers], [target])
+        append_take(self.run, table, numbers, target)
 
     def put_rows(self, table, list numbers, source, ufunc=None):
         """Append a copy to rows of an array, or a ufunc that joins rows with them, one after the other."""
-        cdef Rows* rows = self._rows(PUT if ufunc is None else JOIN, table, numbers, source)
-        if ufunc is not None:
-            rows.loop = find_loop_of(ufunc, 3 * [table.dtype.num], &rows.data)
-            if rows.loop == NULL or ufunc.__name__ in _RAISING and table.dtype.kind in "iu":
-                raise Untraceable
-        self._append_rows(rows, [source, *numbers], [table])
+        cdef void* data = NULL
+        cdef Loop loop = NULL if ufunc is None else _find_loop(ufunc, 3 * [table], &data)
+        append_put(self.run, table, numbers, source, loop, data)
 
     def check_rows(self, numbers, count):
         """Append a check that numbers are in [0, count); the program gives up where one is not."""
-        cdef Rows* rows = <Rows*>self.run.arena.take(1, sizeof(Rows))
-        rows.access, rows.count, rows.rank, rows.dims[0] = CHECK, numbers.size, 1, count
-        rows.numbers[0] = <const int64_t*>_data(numbers)
-        self._append_rows(rows, [numbers], [])
-
-    cdef Rows* _rows(self, Access access, table, list numbers, others) except NULL:
-        cdef Rows* rows = <Rows*>self.run.arena.take(1, sizeof(Rows))
-        cdef int k
-        if len(numbers) > MOST_DIMS:
-            raise Untraceable
-        rows.access, rows.table, rows.others, rows.rank = access, _data(table), _data(others), len(numbers)
-        rows.count, rows.width = numbers[0].size, 1
-        for k in range(rows.rank, table.ndim):
-            rows.width *= table.shape[k]
-        rows.bytes = rows.width * table.dtype.itemsize
-        for k in range(rows.rank):
-            rows.numbers[k], rows.dims[k] = <const int64_t*>_data(numbers[k]), table.shape[k]
-        return rows
-
-    cdef int _append_rows(self, Rows* rows, list inputs, list outputs) except -1:
-        if rows.count:
-            _append_work(self.run, _access_rows, rows, inputs, outputs, rows.count * (FUNCTION + rows.width * MOVE))
-        return 0
+        append_check(self.run, numbers, count)
 
     def apply_gufunc(self, ufunc, list ranks, list sizes, list arrays, bint checks):
         """Append a generalised ufunc; with `checks` the program gives up where it reports an error."""
         cdef void* data = NULL
-        cdef Loop loop = find_loop_of(ufunc, [a.dtype.num for a in arrays], &data)
-        cdef Stack* stack = <Stack*>self.run.arena.take(1, sizeof(Stack))
-        cdef int at = len(arrays)
-        cdef int k
-        if loop == NULL or len(arrays) > MOST_ARRAYS or max(len(sizes), sum(ranks)) > MOST_CORE:
-            raise Untraceable
-        outer = [array[(..., *[0] * rank)] for array, rank in zip(arrays, ranks)]
-        stack.outer.loop, stack.outer.data, stack.outer.arrays, stack.checks = loop, data, at, checks
-        _set_dimensions(&stack.outer, outer, True)
-        stack.sizes[0] = 1
-        for k, size in enumerate(sizes):
-            stack.sizes[k + 1] = size
-        for array, rank in zip(arrays, ranks):
-            for k in range(rank):
-                stack.steps[at] = array.strides[array.ndim - rank + k]
-                at += 1
-        if outer[0].size:
-            _append_work(
-                self.run, _apply_to_stack, stack, arrays[:ufunc.nin], arrays[ufunc.nin:],
-                outer[0].size * (MATRIX + <double>max(sizes, default=1) ** 3))
+        cdef Loop loop = _find_loop(ufunc, arrays, &data)
+        append_stack(self.run, loop, data, ranks, sizes, arrays[:ufunc.nin], arrays[ufunc.nin:], checks)
 
     def accumulate(self, ufunc, source, target):
         """Append a running sum, or product, along the last axis."""
         cdef void* data = NULL
-        cdef Loop loop = find_loop_of(ufunc, 3 * [source.dtype.num], &data)
-        cdef list arrays = [target[..., :-1], source[..., 1:], target[..., 1:]]
-        cdef Walk* walk
-        if loop == NULL or target.ndim > MOST_DIMS:
-            raise Untraceable
-        self.copy_elements(source[..., :1], target[..., :1])
-        if not arrays[0].size:
-            return
-        walk = <Walk*>self.run.arena.take(1, sizeof(Walk))
-        walk.loop, walk.data, walk.arrays = loop, data, 3
-        _set_dimensions(walk, arrays, True)
-        _append_work(self.run, _walk, walk, [source], [target], target.size * FUNCTION)
+        cdef Loop loop = _find_loop(ufunc, 3 * [source], &data)
+        append_scan(self.run, loop, data, source, target)
 
     def operate(self, str type, dict attrs, list inputs, dtype):
         """Append the work of the C kernel of an operation with one output; return the output."""
         cdef Work work
         cdef Value value
         cdef Value* given = <Value*>self.run.arena.take(len(inputs), sizeof(Value))
-        cdef Node* node = _new_node(self.run, type, attrs, inputs, dtype)
-        cdef const Table* table = <const Table*>node.name
+        cdef const Table* table = _new_table(self.run, type, attrs, inputs, dtype)
         cdef int k
         memset(&work, 0, sizeof(Work))
         value = empty()
         for k, array in enumerate(inputs):
             given[k] = object_value(<PyObject*>array)
         try:
-            if not node.native(table, node, given, &self.run.held, &value, &work) or work.compute == NULL:
+            if not table.nodes.native(table, table.nodes, given, &self.run.held, &value, &work) or work.compute == NULL:
                 raise Untraceable
             return self._keep(&work, inputs, value, dtype)
         finally:
@@ -241,14 +115,14 @@ cdef class RunTape:
         else:
             made = np.zeros(1, np.uint64).view(dtype)[:1].reshape(())
             step = add_step(self.run, WORK_TO)
-            step.operands[0] = _data(made)
+            step.operands[0] = data_in(made)
         step.compute, step.arguments = work.compute, arguments
         if work.kept != NULL:
             self.run.kept.append(<object>work.kept)
         self.run.kept += [*inputs, made]
         for array in (*inputs, made):
             hide(self.run, <ArrayObject*><PyObject*>array)
-        _count(self.run, work.cost)
+        count_cost(self.run, work.cost)
         return made
 
     cdef int _own(self, str type, list inputs, output) except -1:
@@ -257,12 +131,12 @@ cdef class RunTape:
         cdef Loop loop = find_own_loop(type, [a.dtype for a in inputs], [output.dtype], &data, self.run.arena)
         if loop == NULL:
             raise Untraceable
-        _append(self.run, loop, data, inputs, [output], FUNCTION)
+        append_loop(self.run, loop, data, inputs, [output], FUNCTION)
         return 0
 
 
-cdef Node* _new_node(Run run, str type, dict attrs, list inputs, dtype) except NULL:
-    """Return the node of an operation with one output, in a table of its own, whose address is the node's name."""
+cdef Table* _new_table(Run run, str type, dict attrs, list inputs, dtype) except NULL:
+    """Return a table with a single node, of an operation with one output."""
     cdef Table* table = <Table*>run.arena.take(1, sizeof(Table))
     cdef Node* node = <Node*>run.arena.take(1, sizeof(Node))
     cdef int count = len(inputs)
@@ -279,229 +153,20 @@ cdef Node* _new_node(Run run, str type, dict attrs, list inputs, dtype) except N
         table.input_types[k] = k
     table.output_types[0] = count
     run.kept.append(given + made)
-    node.name = <PyObject*>table
     node.native = find_native(type, attrs, given, made, node.params, run.kept)
     if node.native == NULL:
         raise Untraceable
-    return node
+    return table
 
 
-cdef inline char* _data(array):
-    return <char*>PyArray_DATA(<ArrayObject*><PyObject*>array)
-
-
-cdef int _append(
-        Run run, Loop loop, void* data, list inputs, list outputs, int pace, bint keeps_pointers=True) except -1:
-    """Append an inner loop: one call for arrays whose elements lie in order, else a walk over the dimensions.
-
-    A walk copies the pointers, which loops of other packages than NumPy change.
-    """
-    cdef list arrays = inputs + outputs
-    cdef Walk* walk
-    cdef Step* step
-    cdef int k, d
-    if not outputs[0].size:
-        return 0
-    if len(arrays) > MOST_ARRAYS or outputs[0].ndim > MOST_DIMS:
+cdef Loop _find_loop(ufunc, list arrays, void** data) except NULL:
+    """Return the inner loop of a ufunc for the dtypes of arrays, and store its data."""
+    cdef Loop loop = find_loop_of(ufunc, [a.dtype.num for a in arrays], data)
+    if loop == NULL or not all([a.dtype.kind in "biufc" and a.dtype.isnative for a in arrays]):
         raise Untraceable
-    run.kept += arrays
-    if keeps_pointers and len(arrays) <= MOST_OPERANDS and len(outputs) == 1 and _are_flat(arrays):
-        step = add_step(run, APPLY)
-        step.loop, step.data, step.count = loop, data, outputs[0].size
-        step.arguments = <uint64_t*>run.arena.take(MOST_OPERANDS, sizeof(uint64_t))
-        for k in range(len(arrays)):
-            step.operands[k], step.arguments[k] = _data(arrays[k]), arrays[k].dtype.itemsize
-            step.strides[k] = arrays[k].dtype.itemsize if step.count == 1 or any(arrays[k].strides) else 0
-        _count(run, step.count * pace)
-        return 0
-    walk = <Walk*>run.arena.take(1, sizeof(Walk))
-    walk.loop, walk.data, walk.arrays = loop, data, len(arrays)
-    _set_dimensions(walk, arrays)
-    _append_work(run, _walk, walk, inputs, outputs, outputs[0].size * pace)
-    return 0
-
-
-cdef bint _are_flat(list arrays):
-    """Return True if the elements of all arrays lie in order, or are one element."""
-    return all([a.flags.c_contiguous or not any(a.strides) for a in arrays])
-
-
-cdef int _set_dimensions(Walk* walk, list arrays, bint keeps_last=False) except -1:
-    """Set the dimensions and strides; dimensions along which all arrays go on in the same way become one.
-
-    With `keeps_last` the last one stays by itself: each call of the loop is for its elements.
-    """
-    cdef npy_intp dim
-    cdef int d, k
-    walk.rank = 0
-    for k in range(walk.arrays):
-        walk.pointers[k] = _data(arrays[k])
-    for d in range(arrays[0].ndim):
-        dim = arrays[0].shape[d]
-        is_kept = keeps_last and d == arrays[0].ndim - 1
-        if dim == 1 and not is_kept:
-            continue
-        if walk.rank and not is_kept and all([walk.strides[k][walk.rank - 1] == arrays[k].strides[d] * dim for k in range(walk.arrays)]):
-            walk.rank -= 1
-            dim *= walk.dims[walk.rank]
-        walk.dims[walk.rank] = dim
-        for k in range(walk.arrays):
-            walk.strides[k][walk.rank] = arrays[k].strides[d]
-        walk.rank += 1
-    if walk.rank == 0:
-        walk.rank, walk.dims[0] = 1, 1
-    return 0
-
-
-cdef int _append_work(
-        Run run, void (*compute)(const void*, int, int) noexcept nogil, void* state, list inputs, list outputs,
-        double cost) except -1:
-    """Append a step that computes by a function of its state."""
-    cdef Work work
-    cdef Step* step = add_step(run, WORK)
-    cdef uint64_t* arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
-    arguments[0] = <uint64_t>state
-    step.compute, step.arguments = compute, arguments
-    run.kept += inputs + outputs
-    for array in (*inputs, *outputs):
-        hide(run, <ArrayObject*><PyObject*>array)
-    _count(run, cost)
-    return 0
-
-
-cdef int _count(Run run, double cost) noexcept:
-    """Add the expected nanoseconds of a step."""
-    run.cost += cost
-    run.is_long = run.is_long or cost >= LONG_STEP
-    return 0
-
-
-cdef void _walk(const void* arguments, int part, int parts) noexcept nogil:
-    """Run an inner loop along the last dimension, for every place in the others."""
-    cdef Walk walk = (<const Walk*>(<const uint64_t*>arguments)[0])[0]
-    cdef npy_intp place[MOST_DIMS]
-    cdef npy_intp inner[MOST_ARRAYS]
-    cdef char* pointers[MOST_ARRAYS]
-    cdef int last = walk.rank - 1
-    cdef int d = last
-    cdef int i
-    memset(place, 0, sizeof(place))
-    for i in range(walk.arrays):
-        inner[i] = walk.strides[i][last]
-    while d >= 0:
-        for i in range(walk.arrays):
-            pointers[i] = walk.pointers[i]
-        walk.loop(pointers, &walk.dims[last], inner, walk.data)
-        d = last - 1
-        while d >= 0:
-            place[d] += 1
-            for i in range(walk.arrays):
-                walk.pointers[i] += walk.strides[i][d]
-            if place[d] < walk.dims[d]:
-                break
-            for i in range(walk.arrays):
-                walk.pointers[i] -= walk.strides[i][d] * walk.dims[d]
-            place[d] = 0
-            d -= 1
-
-
-cdef void _apply_to_stack(const void* arguments, int part, int parts) noexcept nogil:
-    """Apply a generalised ufunc to one matrix after the other; an error declines."""
-    cdef const Stack* stack = <const Stack*>(<const uint64_t*>arguments)[0]
-    cdef Walk walk = stack.outer
-    cdef npy_intp place[MOST_DIMS]
-    cdef char* pointers[MOST_ARRAYS]
-    cdef int d = walk.rank
-    cdef int i
-    memset(place, 0, sizeof(place))
-    while d >= 0:
-        for i in range(walk.arrays):
-            pointers[i] = walk.pointers[i]
-        if stack.checks:
-            feclearexcept(FE_INVALID)
-        walk.loop(pointers, stack.sizes, stack.steps, walk.data)
-        if stack.checks and fetestexcept(FE_INVALID):
-            feclearexcept(FE_INVALID)
-            decline(arguments)
-            return
-        d = walk.rank - 1
-        while d >= 0:
-            place[d] += 1
-            for i in range(walk.arrays):
-                walk.pointers[i] += walk.strides[i][d]
-            if place[d] < walk.dims[d]:
-                break
-            for i in range(walk.arrays):
-                walk.pointers[i] -= walk.strides[i][d] * walk.dims[d]
-            place[d] = 0
-            d -= 1
-
-
-cdef void _copy_elements(char** pointers, const npy_intp* count, const npy_intp* strides, void* data) noexcept nogil:
-    """Copy elements of `data` bytes: an inner loop of one operand."""
-    cdef npy_intp size = <npy_intp>data
-    cdef const char* source = pointers[0]
-    cdef char* target = pointers[1]
-    cdef npy_intp i
-    if strides[0] == size and strides[1] == size:
-        memcpy(target, source, count[0] * size)
-    elif size == 8:
-        for i in range(count[0]):
-            (<uint64_t*>(target + i * strides[1]))[0] = (<const uint64_t*>(source + i * strides[0]))[0]
-    elif size == 4:
-        for i in range(count[0]):
-            (<unsigned int*>(target + i * strides[1]))[0] = (<const unsigned int*>(source + i * strides[0]))[0]
-    else:
-        for i in range(count[0]):
-            memcpy(target + i * strides[1], source + i * strides[0], size)
-
-
-cdef void _gather(const void* arguments, int part, int parts) noexcept nogil:
-    """Copy the elements at places of an array, or zeros."""
-    cdef const Gather* gather = <const Gather*>(<const uint64_t*>arguments)[0]
-    cdef npy_intp i
-    cdef npy_intp size = gather.size
-    for i in range(gather.count):
-        if gather.places[i] == 0:
-            memset(gather.target + i * size, 0, size)
-        elif size == 8:
-            (<uint64_t*>gather.target)[i] = (<const uint64_t*>gather.source)[gather.places[i] - 1]
-        elif size == 4:
-            (<unsigned int*>gather.target)[i] = (<const unsigned int*>gather.source)[gather.places[i] - 1]
-        else:
-            memcpy(gather.target + i * size, gather.source + (gather.places[i] - 1) * size, size)
-
-
-cdef void _access_rows(const void* arguments, int part, int parts) noexcept nogil:
-    """Take, put, join or check rows, one after the other; a number that is out of range declines."""
-    cdef const Rows* rows = <const Rows*>(<const uint64_t*>arguments)[0]
-    cdef char* pointers[3]
-    cdef npy_intp strides[3]
-    cdef npy_intp i, number, at, width
-    cdef char* other
-    cdef int k
-    for k in range(3):
-        strides[k] = rows.bytes // max(rows.width, <npy_intp>1)
-    for i in range(rows.count):
-        at = 0
-        for k in range(rows.rank):
-            number = rows.numbers[k][i]
-            if number < 0 and rows.access != CHECK:
-                number += rows.dims[k]  # counted from the end, as by NumPy
-            if not 0 <= number < rows.dims[k]:
-                decline(arguments)
-                return
-            at = at * rows.dims[k] + number
-        other = rows.others + i * rows.bytes
-        if rows.access == TAKE:
-            memcpy(other, rows.table + at * rows.bytes, rows.bytes)
-        elif rows.access == PUT:
-            memcpy(rows.table + at * rows.bytes, other, rows.bytes)
-        elif rows.access == JOIN:
-            width = rows.width
-            pointers[0] = pointers[2] = rows.table + at * rows.bytes
-            pointers[1] = other
-            rows.loop(pointers, &width, strides, rows.data)
+    if ufunc.__name__ in _RAISING and arrays[0].dtype.kind in "iu":
+        raise Untraceable
+    return loop
 
 
 cdef bint record_trace(Run run, const Instruction* each, const Value* inputs, Value* outputs) except -1:
@@ -519,13 +184,15 @@ cdef bint record_trace(Run run, const Instruction* each, const Value* inputs, Va
         results = trace_kernel(RunTape(run), kernel.bound_to, given, changing)
         is_as_declared = len(results) == each.num_outputs and all([
             a.dtype == run.program.dtypes[run.program.register_types[each.outputs[k]]] for k, a in enumerate(results)])
+    except MemoryError:  # the instance waits for room, and records anew
+        raise
     except Exception:  # an Untraceable, or an error that the step machine will raise from the kernel
         is_as_declared = False
     if not is_as_declared:
         run.num_steps, run.cost, run.is_long = first, cost, is_long
         del run.opaque[opaque:], run.kept[kept:]
         return False
-    run.kept += given
+    run.kept += [*given, *results]  # a result that is a constant is not written again, so no step may take its memory
     for k in range(each.num_outputs):
         hold(&run.held, &outputs[k], object_value(<PyObject*>results[k]))
     return True

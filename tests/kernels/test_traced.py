@@ -320,3 +320,15 @@ async def test_kernels_in_loops(graph, monkeypatch, kernel, llvm):
 async def test_kernels_of_users_are_called(graph):
     _, loop = await loop_of(graph, "chosen", ON)
     assert loop.called == ("kernel",)
+
+
+@pytest.mark.parametrize("llvm", [False, True])
+async def test_a_constant_result_keeps_its_memory(graph, monkeypatch, llvm):
+    """The next operation may write its result over its input, except over one that no step computes anew."""
+    monkeypatch.setattr(called, "module_of", lambda type: "a module of the package")
+    x = tg.placeholder("float64", [40])
+    y = tg.while_loop(lambda i, _: i < 4, lambda i, y: (i + 1, tg.sin(apply(y, "a_constant"))), [0, x])[1]
+    async with tg.Session(graph, settings=replace(ON, llvm=llvm, fuse=False)) as session:
+        found = await session.run(y, {x: np.zeros(40)})
+        assert session.report().loops[0].limited_by == "native"
+    np.testing.assert_allclose(found, np.sin(1.0))

@@ -45,8 +45,7 @@ class LoopReport:
     not_native : str or None
         Reason why the loop did not run as a native program: an operation and its obstacle.
     called : tuple of str
-        Operations of a native program that are neither C kernels nor made of inner loops: each iteration calls their
-        Python kernels, which takes a few microseconds each.
+        Operations whose Python kernels a native program calls in each iteration, for a few microseconds each.
 
     Examples
     --------

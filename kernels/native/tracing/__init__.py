@@ -1,0 +1,1 @@
+"""Python kernels of operations as steps of native programs."""

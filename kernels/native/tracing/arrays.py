@@ -1,0 +1,363 @@
+"""Arrays with which a Python kernel runs once, to find the inner loops and copies that it is made of.
+
+A kernel is a function of arrays. Called with `Traced` arrays, which stand for memory whose elements change from
+iteration to iteration, it computes nothing: each universal function that it calls, and each copy that it makes, becomes
+a step of the run, and what it only looks at in another way (a transposed array, a slice) needs no step. So a kernel
+written with NumPy's functions runs natively, in the order and with the bits of its definition. A kernel that asks for a
+value of such an array, or calls a function that is not known here, raises `Untraceable`, and is called instead.
+
+See docs/design/0057-no-cliffs.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+Array = np.ndarray[Any, Any]
+Handler = Callable[..., Any]
+H = TypeVar("H", bound=Handler)
+
+_HANDLERS: dict[Any, Handler] = {}  # of NumPy's functions
+_MOST_PLACES = 1 << 16  # elements of an array of which some are moved, each with its place
+
+# Attributes and methods of arrays, by what becomes of them.
+_FACTS = frozenset({"shape", "dtype", "ndim", "size", "itemsize", "nbytes"})
+_VIEWS = frozenset({"T", "mT", "real", "imag"})
+_VIEW_METHODS = frozenset({"transpose", "swapaxes", "squeeze", "diagonal", "view"})
+_FLATTENING = frozenset({"ravel", "flatten"})
+# Reductions whose C kernels have the bits of NumPy's.
+REDUCTIONS = frozenset({"sum", "prod", "mean", "max", "min", "any", "all"})
+_CONJUGATING = frozenset({"conj", "conjugate"})
+
+
+def handles(*functions: Any) -> Callable[[H], H]:
+    """Return a decorator that registers the handler of NumPy's functions for traced arrays."""
+
+    def register(handler: H) -> H:
+        _HANDLERS.update(dict.fromkeys(functions, handler))
+        return handler
+
+    return register
+
+
+class Untraceable(Exception):
+    """A kernel does something that no step does."""
+
+
+class Tape(Protocol):
+    """The steps of a run, to which those of a kernel are appended; arrays are over memory of the run."""
+
+    def apply_ufunc(self, ufunc: np.ufunc, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Append the inner loop of a ufunc for the dtypes of the arrays, all of which have the shape of the outputs."""
+        ...
+
+    def choose_elements(self, condition: Array, x: Array, y: Array, output: Array) -> None:
+        """Append an elementwise choice."""
+        ...
+
+    def cast_elements(self, source: Array, target: Array) -> None:
+        """Append a copy of elements to another dtype."""
+        ...
+
+    def copy_elements(self, source: Array, target: Array) -> None:
+        """Append a copy of elements of one dtype and shape."""
+        ...
+
+    def gather_elements(self, source: Array, places: Array, target: Array) -> None:
+        """Append a copy of the elements at places of an array in order, counted from 1; 0 stands for zero."""
+        ...
+
+    def take_rows(self, table: Array, numbers: list[Array], target: Array) -> None:
+        """Append a copy of rows of an array, by numbers that change; the program gives up where one is out of range."""
+        ...
+
+    def put_rows(self, table: Array, numbers: list[Array], source: Array, ufunc: np.ufunc | None = None) -> None:
+        """Append a copy to rows of an array, or a ufunc that joins rows with them, one after the other."""
+        ...
+
+    def check_rows(self, numbers: Array, count: int) -> None:
+        """Append a check that numbers are in [0, count); the program gives up where one is not."""
+        ...
+
+    def apply_gufunc(
+        self, ufunc: np.ufunc, ranks: list[int], sizes: list[int], arrays: list[Array], checks: bool
+    ) -> None:
+        """Append a generalised ufunc of inputs and outputs.
+
+        Parameters
+        ----------
+        ufunc : numpy.ufunc
+        ranks : list of int
+            For each array, how many of its last axes belong to the function.
+        sizes : list of int
+            Sizes of the function's axes, in the order of its signature.
+        arrays : list of numpy.ndarray
+            All with the same other axes.
+        checks : bool
+            True if the program gives up where the function reports an error.
+        """
+        ...
+
+    def accumulate(self, ufunc: np.ufunc, source: Array, target: Array) -> None:
+        """Append a running sum, or product, along the last axis."""
+        ...
+
+    def operate(self, type: str, attrs: dict[str, Any], inputs: list[Array], dtype: np.dtype[Any]) -> Array:
+        """Append the work of the C kernel of an operation with one output; return the output."""
+        ...
+
+
+class Traced(NDArrayOperatorsMixin):
+    """An array that changes, over memory of a run."""
+
+    def __init__(self, tape: Tape, array: Array) -> None:
+        self.tape = tape
+        self.array = array
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what depends on shape and dtype alone, a view, or a method that returns a view; refuse the rest."""
+        if name in _FACTS:
+            return getattr(self.array, name)
+        if name in _VIEWS:
+            return self.as_view(getattr(self.array, name))
+        if name in _VIEW_METHODS:
+            return lambda *arguments, **options: self.as_view(getattr(self.array, name)(*arguments, **options))
+        if name in _FLATTENING:
+            return lambda order="C": self.reshape(-1, order=order)
+        if name in REDUCTIONS:
+            return partial(getattr(np, name), self)
+        if name in _CONJUGATING:
+            return lambda: np.conjugate(self)
+        raise Untraceable
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    # ---- what it may not
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        raise Untraceable
+
+    __bool__ = __int__ = __float__ = __complex__ = __index__ = __iter__ = __array__
+
+    # ---- views and copies
+
+    def as_view(self, array: Array) -> Traced:
+        """Return a view of this memory as an array of its own."""
+        if not np.may_share_memory(array, self.array) and array.size:
+            raise Untraceable
+        return Traced(self.tape, array)
+
+    def in_order(self) -> Traced:
+        """Return this array if its elements lie in order, or a copy of which that is true."""
+        return self if self.array.flags.c_contiguous else self.copy()
+
+    def copy(self, order: str = "C") -> Traced:
+        made = np.empty(self.shape, self.dtype)
+        self.tape.copy_elements(self.array, made)
+        return Traced(self.tape, made)
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Traced:
+        dtype = np.dtype(dtype)
+        if dtype == self.dtype:
+            return self.copy() if copy else self
+        if not np.can_cast(self.dtype, dtype, "same_kind"):
+            raise Untraceable
+        made = np.zeros(self.shape, dtype)
+        if dtype.kind == "c" and self.dtype.kind != "c":
+            self.tape.copy_elements(self.astype(made.real.dtype, copy=False).array, made.real)
+        else:
+            self.tape.cast_elements(self.array, made)
+        return Traced(self.tape, made)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Traced:
+        if order != "C":
+            raise Untraceable
+        in_order = self.in_order()
+        return in_order.as_view(in_order.array.reshape(*shape))
+
+    def __getitem__(self, key: Any) -> Any:
+        if _is_basic(key):
+            return self.as_view(self.array[_with_rest(key)])
+        if _has_traced(key):
+            return self.take_by(key)
+        return self.gather_moved(lambda array: array[key])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not _is_basic(key):
+            self._put_rows(key, value)
+            return
+        target = self.array[_with_rest(key)]
+        source = value if isinstance(value, Traced) else np.asarray(value)
+        if isinstance(source, Traced):
+            if source.dtype != self.dtype:
+                source = source.astype(self.dtype)
+            self.tape.copy_elements(np.broadcast_to(source.array, target.shape), target)
+        else:
+            self.tape.copy_elements(np.broadcast_to(source.astype(self.dtype), target.shape), target)
+
+    def _numbers_of(self, key: Any) -> list[Array]:
+        """Return the numbers of rows that an index of arrays asks for: for each of the first dimensions one array."""
+        arrays = [part if isinstance(part, Traced) else np.asarray(part) for part in _without_rest(key)]
+        if not arrays or len(arrays) > self.ndim or any(x.dtype.kind not in "iu" for x in arrays):
+            raise Untraceable
+        shape = np.broadcast_shapes(*(x.shape for x in arrays))
+        spread = [np.broadcast_to(as_dtype(x, np.dtype(np.int64)), shape) for x in arrays]
+        return [Traced(self.tape, x).in_order().array for x in spread]
+
+    def take_by(self, key: Any) -> Traced:
+        numbers = self._numbers_of(key)
+        made = np.empty(numbers[0].shape + self.shape[len(numbers) :], self.dtype)
+        self.tape.take_rows(self.in_order().array, numbers, made)
+        return Traced(self.tape, made)
+
+    def _put_rows(self, key: Any, value: Any, ufunc: np.ufunc | None = None) -> None:
+        """Append writes to rows, each of which is joined with what is there by a ufunc, if one is given."""
+        numbers = self._numbers_of(key)
+        if not self.array.flags.c_contiguous:
+            raise Untraceable
+        shape = numbers[0].shape + self.shape[len(numbers) :]
+        source = np.broadcast_to(as_dtype(value, self.dtype), shape)
+        self.tape.put_rows(self.array, numbers, Traced(self.tape, source).in_order().array, ufunc)
+
+    def join_rows(self, ufunc: np.ufunc, key: Any, value: Any) -> None:
+        """Append the steps of ``ufunc.at``."""
+        self._put_rows(key, value, ufunc)
+
+    def check_below(self, limit: int) -> None:
+        """Append a check that these integers are in [0, limit)."""
+        self.tape.check_rows(Traced(self.tape, as_dtype(self, np.dtype(np.int64))).in_order().array, limit)
+
+    def gather_moved(self, move: Callable[[Array], Array]) -> Traced:
+        """Append a gather of the elements that a function moves, or drops: their places are found by moving places."""
+        if self.size > _MOST_PLACES:
+            raise Untraceable
+        places = move(np.arange(1, self.size + 1).reshape(self.shape))
+        made = np.empty(places.shape, self.dtype)
+        self.tape.gather_elements(self.in_order().array, np.ascontiguousarray(places), made)
+        return Traced(self.tape, made)
+
+    # ---- functions
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "at" and isinstance(inputs[0], Traced) and len(inputs) == 3:
+            inputs[0].join_rows(ufunc, inputs[1], inputs[2])
+            return None
+        out = options.pop("out", None)
+        if method != "__call__" or options or ufunc.signature is not None:
+            raise Untraceable
+        dtypes = ufunc.resolve_dtypes((*map(dtype_or_kind, inputs), *(None,) * ufunc.nout))
+        operands = [as_dtype(x, dtype) for x, dtype in zip(inputs, dtypes)]
+        shape = np.broadcast_shapes(*(x.shape for x in operands))
+        made = [np.empty(shape, dtype) for dtype in dtypes[ufunc.nin :]]
+        self.tape.apply_ufunc(ufunc, [np.broadcast_to(x, shape) for x in operands], made)
+        results = _write_results([Traced(self.tape, array) for array in made], out)
+        return results[0] if ufunc.nout == 1 else tuple(results)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        handler = _HANDLERS.get(function)
+        if handler is None:
+            raise Untraceable
+        return handler(*arguments, **options)
+
+
+class Filled(Traced):
+    """A new array that the kernel may still write to; until then it is a constant."""
+
+    is_written = False
+
+    def _fill_anew(self) -> None:
+        """Fill memory anew in each iteration, since the kernel writes to some of it."""
+        if not self.is_written:
+            self.is_written, constant = True, self.array
+            self.array = np.empty_like(constant)
+            self.tape.copy_elements(constant, self.array)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _VIEWS or name in _VIEW_METHODS:
+            self._fill_anew()  # what is written to a view is written here
+        return super().__getattr__(name)
+
+    def __getitem__(self, key: Any) -> Any:
+        self._fill_anew()
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._fill_anew()
+        super().__setitem__(key, value)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Traced:
+        self._fill_anew()
+        return super().reshape(*shape, order=order)
+
+    def join_rows(self, ufunc: np.ufunc, key: Any, value: Any) -> None:
+        self._fill_anew()
+        super().join_rows(ufunc, key, value)
+
+
+def _write_results(results: list[Traced], out: Any) -> list[Traced]:
+    """Append copies of results to the arrays of ``out``, if it was given; return the arrays of the results."""
+    for place, result in zip(out or (), results, strict=out is not None):
+        if not isinstance(place, Traced):
+            raise Untraceable
+        place[...] = result
+    return results if out is None else list(out)
+
+
+def _is_basic(key: Any) -> bool:
+    """Return True for an index that makes a view."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(
+        part is None or part is ... or (isinstance(part, (slice, int, np.integer)) and not isinstance(part, bool))
+        for part in parts
+    )
+
+
+def _has_traced(key: Any) -> bool:
+    """Return True for an index with an array that changes."""
+    return any(isinstance(part, Traced) for part in (key if isinstance(key, tuple) else (key,)))
+
+
+def _with_rest(key: Any) -> Any:
+    """Return a basic index with an ellipsis, so that a single element is an array too."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return parts if any(part is ... for part in parts) else (*parts, ...)
+
+
+def _without_rest(key: Any) -> list[Any]:
+    """Return the parts of an index without those at its end that take whole dimensions."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    while parts and (parts[-1] is ... or (isinstance(parts[-1], slice) and parts[-1] == slice(None))):
+        parts.pop()
+    return parts
+
+
+def dtype_or_kind(x: Any) -> Any:
+    """Return the dtype of an operand; the type of a Python number, whose dtype follows from the others."""
+    if isinstance(x, Traced):
+        return x.dtype
+    return type(x) if type(x) in (int, float, complex) else np.asarray(x).dtype
+
+
+def as_dtype(x: Any, dtype: np.dtype[Any]) -> Array:
+    """Return the elements of a traced array, or of values, in a dtype."""
+    if isinstance(x, Traced):
+        return x.array if x.dtype == dtype else x.astype(dtype).array
+    return np.asarray(x, dtype)
+
+
+def tape_of(*values: Any) -> Tape:
+    """Return the tape of the first traced array among values."""
+    return next(x.tape for x in values if isinstance(x, Traced))
+
+
+def as_traced(tape: Tape, x: Any) -> Traced:
+    """Return a traced array for a traced or another one."""
+    return x if isinstance(x, Traced) else Traced(tape, np.asarray(x))

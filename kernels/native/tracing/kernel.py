@@ -1,0 +1,91 @@
+"""The trace of a Python kernel: its steps, and the arrays of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import functions, linalg  # noqa: F401  (they register handlers)
+from .arrays import Array, Filled, Tape, Traced, Untraceable
+
+_MAKERS = frozenset({"zeros", "empty", "ones"})
+
+
+class TracedNumpy:
+    """NumPy for a kernel that is traced: functions that make arrays, or turn something into one, know traced ones."""
+
+    stands_for_numpy = True
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(np, name)
+        if name == "full":
+            return self._fill_array
+        if name in _MAKERS:
+            return lambda *arguments, **options: Filled(self._tape, function(*arguments, **options))
+        return _copy_to if name == "copyto" else function
+
+    def _fill_array(self, shape: Any, value: Any, dtype: Any = None) -> Traced:
+        """Return a new array of one value, which may change."""
+        if not isinstance(value, Traced):
+            return Filled(self._tape, np.full(shape, value, dtype))
+        made = Traced(self._tape, np.empty(shape, value.dtype if dtype is None else dtype))
+        made[...] = value
+        return made
+
+    def asarray(self, x: Any, dtype: Any = None) -> Any:
+        if not isinstance(x, Traced):
+            return np.asarray(x, dtype)
+        return x if dtype is None else x.astype(dtype, copy=False)
+
+    def ascontiguousarray(self, x: Any) -> Any:
+        return x.in_order() if isinstance(x, Traced) else np.ascontiguousarray(x)
+
+
+def _copy_to(target: Any, source: Any, where: Any = True) -> None:
+    """Copy to an array, or to the elements of it for which a condition is true, in place of ``numpy.copyto``."""
+    if isinstance(target, Traced):
+        target[...] = source if where is True else np.where(where, source, target)
+    elif isinstance(where, Traced):
+        raise Untraceable
+    else:
+        np.copyto(target, source, where=where)
+
+
+def trace_kernel(
+    tape: Tape, bind: Callable[[Any], Callable[..., Any]], inputs: Sequence[Array], changing: Sequence[bool]
+) -> list[Array]:
+    """Append the steps of a kernel to a tape; return the arrays of the results, in order and with memory of their own.
+
+    Parameters
+    ----------
+    tape : Tape
+    bind : callable
+        ``bind(xp)`` returns the kernel, a function of arrays, which computes with the functions of an array library.
+    inputs : sequence of numpy.ndarray
+    changing : sequence of bool
+        For each input, True if its elements change from iteration to iteration.
+
+    Raises
+    ------
+    Untraceable
+        If the kernel does something that no step does; the tape may have some steps of it then.
+    """
+    given = [Traced(tape, x) if changes else x for x, changes in zip(inputs, changing, strict=True)]
+    result = bind(TracedNumpy(tape))(*given)
+    results = list(result) if isinstance(result, (list, tuple)) else [result]
+    return [_as_result(each, inputs) for each in results]
+
+
+def _as_result(result: Any, inputs: Sequence[Array]) -> Array:
+    """Return the array of a result; a copy if it is a view, or an input."""
+    if not isinstance(result, Traced):
+        return np.array(result)
+    is_own = result.array.base is None and result.array.flags.c_contiguous
+    if is_own and not any(result.array is x for x in inputs):
+        return result.array
+    return result.copy().array
