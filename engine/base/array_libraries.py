@@ -9,4 +9,9 @@ import numpy as np
 
 def is_numpy(xp: Any) -> bool:
     """Return True for NumPy, and for what stands for it while a kernel is traced (kernels/native/tracing/kernel.py)."""
-    return xp is np or getattr(xp, "stands_for_numpy", False)
+    return xp is np or is_traced(xp)
+
+
+def is_traced(xp: Any) -> bool:
+    """Return True for what stands for NumPy while a kernel is traced, with arrays whose elements it cannot look at."""
+    return bool(getattr(xp, "stands_for_numpy", False))

@@ -134,3 +134,21 @@ cdef void _check_rows(const void* arguments, int part, int parts) noexcept nogil
         if _find_row(rows, i) < 0:
             decline(arguments)
             return
+
+
+cdef struct Assumption:
+    const char* condition  # a bool
+    char value
+
+
+cdef int append_assumption(Run run, condition, bint value) except -1:
+    """Append a check that a bool has a value; the program gives up where it has the other."""
+    cdef Assumption* assumption = <Assumption*>run.arena.take(1, sizeof(Assumption))
+    assumption.condition, assumption.value = data_in(condition), value
+    return append_work(run, _check_assumption, assumption, [condition], [], MOVE)
+
+
+cdef void _check_assumption(const void* arguments, int part, int parts) noexcept nogil:
+    cdef const Assumption* assumption = <const Assumption*>(<const uint64_t*>arguments)[0]
+    if (assumption.condition[0] != 0) != (assumption.value != 0):
+        decline(arguments)

@@ -18,23 +18,45 @@ from tagloom.kernels.cpu.registry cimport find_native, find_own_loop
 from tagloom.kernels.cpu.ufuncs cimport find_loop_of
 from tagloom.kernels.native.compiled cimport Instruction
 from tagloom.kernels.native.run cimport WORK, WORK_TO, Run, Step, add_step, hide, type_of
-from tagloom.kernels.native.rows cimport append_check, append_put, append_take
+from tagloom.kernels.native.rows cimport append_assumption, append_check, append_put, append_take
+from tagloom.kernels.native.sorts cimport append_order, append_sort
 from tagloom.kernels.native.stacks cimport append_stack
 from tagloom.kernels.native.strided cimport (
     FUNCTION, append_copy, append_gather, append_loop, append_scan, count_cost, data_in,
 )
 
-# Loops over integers that raise an error, or warn, for some of them.
-_RAISING = frozenset(("power", "floor_divide", "remainder", "fmod", "divmod"))
-
-
 cdef class RunTape:
-    """The end of a run's steps, for the steps of a kernel; see `Tape` in arrays.py."""
+    """The end of a run's steps, for the steps of a kernel; see `Tape` in arrays.py.
+
+    Attributes
+    ----------
+    answers : Answers
+    """
 
     cdef Run run
+    cdef public object answers
+    cdef tuple start  # as the run was before the kernel
 
     def __init__(self, Run run):
         self.run = run
+        self.start = run.num_steps, len(run.opaque), len(run.kept), run.cost, run.is_long
+
+    def restart(self):
+        """Drop the steps of the kernel."""
+        self.run.num_steps, opaque, kept, self.run.cost, self.run.is_long = self.start
+        del self.run.opaque[opaque:], self.run.kept[kept:]
+
+    def assume(self, condition, bint value):
+        """Append a check that a bool has a value; the program gives up where it has the other."""
+        append_assumption(self.run, condition, value)
+
+    def sort_rows(self, array, bint is_stable):
+        """Append a sort of elements along the last axis, in place, of an array in order."""
+        append_sort(self.run, array, is_stable)
+
+    def order_rows(self, source, places, bint is_stable):
+        """Append the positions that sort elements along the last axis; both arrays are in order."""
+        append_order(self.run, source, places, is_stable)
 
     def apply_ufunc(self, ufunc, list inputs, list outputs):
         """Append the inner loop of a ufunc for the dtypes of arrays that all have one shape."""
@@ -164,8 +186,6 @@ cdef Loop _find_loop(ufunc, list arrays, void** data) except NULL:
     cdef Loop loop = find_loop_of(ufunc, [a.dtype.num for a in arrays], data)
     if loop == NULL or not all([a.dtype.kind in "biufc" and a.dtype.isnative for a in arrays]):
         raise Untraceable
-    if ufunc.__name__ in _RAISING and arrays[0].dtype.kind in "iu":
-        raise Untraceable
     return loop
 
 
@@ -173,15 +193,15 @@ cdef bint record_trace(Run run, const Instruction* each, const Value* inputs, Va
     """Record the Python kernel of an operation as steps; return False, with nothing recorded, if some of it is no step.
     """
     cdef object kernel = run.program.source_of(each).computation.kernel
-    cdef int first = run.num_steps
+    cdef RunTape tape
     cdef int k
     if kernel is None or not kernel.is_traceable:
         return False
     given = [box(inputs[k], type_of(run, each.inputs[k])) for k in range(each.num_inputs)]
     changing = [not run.registers[each.inputs[k]].is_known for k in range(each.num_inputs)]
-    opaque, kept, cost, is_long = len(run.opaque), len(run.kept), run.cost, run.is_long
+    tape = RunTape(run)
     try:
-        results = trace_kernel(RunTape(run), kernel.bound_to, given, changing)
+        results = trace_kernel(tape, kernel.bound_to, given, changing)
         is_as_declared = len(results) == each.num_outputs and all([
             a.dtype == run.program.dtypes[run.program.register_types[each.outputs[k]]] for k, a in enumerate(results)])
     except MemoryError:  # the instance waits for room, and records anew
@@ -189,8 +209,7 @@ cdef bint record_trace(Run run, const Instruction* each, const Value* inputs, Va
     except Exception:  # an Untraceable, or an error that the step machine will raise from the kernel
         is_as_declared = False
     if not is_as_declared:
-        run.num_steps, run.cost, run.is_long = first, cost, is_long
-        del run.opaque[opaque:], run.kept[kept:]
+        tape.restart()
         return False
     run.kept += [*given, *results]  # a result that is a constant is not written again, so no step may take its memory
     for k in range(each.num_outputs):

@@ -203,9 +203,58 @@ def added_by_what_changes(xp, x):
     return out
 
 
-@not_traced
+@traced
 def sorted_rows(xp, x):
-    return xp.sort(x, 1)
+    return xp.sort(x, 1) + xp.sort(x, axis=0, kind="stable")
+
+
+@traced
+def ordered(xp, x):
+    order = xp.argsort(x, axis=1, kind="stable")
+    keys = xp.stack([x[0], xp.where(x[0] > 0.5, 1.0, 0.0)])
+    return xp.take_along_axis(x, order, 1) + xp.flip(x[0])[np.lexsort(keys)]
+
+
+@traced
+def looked_up(xp, x):
+    steps = xp.searchsorted(xp.sort(x[0]), x.reshape(-1), "right").reshape(x.shape)
+    return 0.1 * steps + xp.isin(x, x[0]) - 0.2 * xp.searchsorted(np.array([-1.0, 0.0, 0.5]), x)
+
+
+@traced
+def transformed(xp, x):
+    spectrum = xp.fft.fftn(x + 0.5j * x[::-1], axes=(0, 1))
+    real = xp.fft.rfftn(x, axes=(0, 1))
+    return xp.fft.ifftn(spectrum, axes=(1,)).imag + xp.fft.irfftn(1.5 * real, x.shape, axes=(0, 1)) + real.real[:, :1]
+
+
+@traced
+def factored(xp, x):
+    q, r = xp.linalg.qr(x.T)
+    whole = xp.linalg.qr(x.T + 1j, "complete")[0]
+    return q.T + r[0, 1] + whole[:2].imag
+
+
+@traced
+def checked(xp, x):
+    if xp.any(x > 1e6) or not xp.all(xp.isfinite(x)):
+        raise ValueError(f"too large: {x.max()}")
+    return x * 2.0
+
+
+@traced
+def widened(xp, x):
+    return x + (x > 0.1).sum(1, keepdims=True) + xp.cumsum(x < 0, 1) % 2 + xp.zeros_like(x)
+
+
+@traced
+def truncated(xp, x):
+    return (3.0 * x).astype(xp.int64) // 2 + xp.floor(x)
+
+
+@not_traced
+def by_a_mask_that_changes(xp, x):
+    return x + x[x > 0].sum()
 
 
 @not_traced
@@ -269,7 +318,7 @@ def decomposed(xp, x):
     return lower[:, 2] + xp.abs(vh[:, 0]) + w + xp.abs(v[:, 0]) + (sign * size + s[:, 0])[:, None] + values
 
 
-@not_traced
+@traced
 def multiplied_as_matrices(xp, x):
     return x @ xp.ones((3, 3))
 
@@ -332,3 +381,15 @@ async def test_a_constant_result_keeps_its_memory(graph, monkeypatch, llvm):
         found = await session.run(y, {x: np.zeros(40)})
         assert session.report().loops[0].limited_by == "native"
     np.testing.assert_allclose(found, np.sin(1.0))
+
+
+async def test_a_violated_assumption_is_an_error_of_the_step_machine(graph, monkeypatch):
+    """A check of values is a step; where it fails, the step machine calls the kernel, which raises its error."""
+    monkeypatch.setattr(called, "module_of", lambda type: "a module of the package")
+    x = tg.placeholder("float64", X.shape)
+    y = tg.while_loop(lambda i, _: i < 4, lambda i, y: (i + 1, apply(y, "checked")), [0, x])[1]
+    async with tg.Session(graph, settings=ON) as session:
+        assert (await session.run(y, {x: X})).tobytes() == (16.0 * X).tobytes()
+        assert session.report().loops[0].limited_by == "native"
+        with pytest.raises(tg.TagloomError, match="too large"):
+            await session.run(y, {x: 2e5 + X})

@@ -48,11 +48,15 @@ TRACED = {
     "cholesky": lambda y: y * tg.reduce_sum(tg.cholesky(tg.matmul(y, y, transpose_b=True) + 4.0 * np.eye(2))),
     "solve": lambda y: tg.matrix_solve(4.0 * np.eye(2) + y[:, :2], y),
     "gather_nd": lambda y: y * tg.gather_nd(y, tg.cast(tg.abs(y[:, :1]), "int32")),
+    "sort": lambda y: tg.sort(y, axis=1),
+    "top_k": lambda y: tg.top_k(y, 3)[0],
+    "spectrum": lambda y: tg.irfft(0.5 * tg.rfft(y), [3]),
+    "segments": lambda y: tg.gather(tg.unsorted_segment_sum(y, [0, 0], 2), [0, 0]),
+    "qr": lambda y: tg.transpose(tg.qr(tg.transpose(y))[0]),
     "quotient": lambda y: tg.div_no_nan(y, tg.maximum(y, 0.0) * 3.0 + 1.0),
 }
 CALLED = {
-    "sort": lambda y: tg.sort(y, axis=1),
-    "top_k": lambda y: tg.top_k(y, 3)[0],
+    "expm": lambda y: y @ tg.expm(0.1 * tg.matmul(y, y, transpose_a=True)),
     "triangle": lambda y: tg.matrix_triangular_solve(4.0 * np.eye(2) + y[:, :2], y),
 }
 BODIES = TRACED | CALLED

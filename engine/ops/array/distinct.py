@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.array_libraries import is_numpy
+from ...base.array_libraries import is_numpy, is_traced
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply
@@ -44,7 +44,7 @@ def order_of_rows(xp: Any, indices: Any) -> Any:
     if not indices.shape[1]:
         return xp.arange(indices.shape[0])
     # a sort of single integers is faster than one of vectors
-    numbers = _number_index_vectors(indices) if is_numpy(xp) and indices.size else None
+    numbers = _number_index_vectors(indices) if is_numpy(xp) and not is_traced(xp) and indices.size else None
     if numbers is not None:
         return np.argsort(numbers, kind="stable")
     # lexsort sorts by its last key first, so the first column comes last

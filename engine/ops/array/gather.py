@@ -426,12 +426,21 @@ def segments_size(data: Any, ids: Any, count: Any) -> int:
 
 def _segment_sum(xp: Any, data: Any, ids: Any, count: Any) -> Any:
     check_rows(data, ids)
-    rest = data.shape[ids.ndim :]
-    keep = ids.reshape(-1) >= 0
-    rows = ids.reshape(-1)[keep]
-    check_bounds(rows, int(count), "unsorted_segment_sum")
-    updates = data.reshape(ids.size, math.prod(rest))[keep]
-    return _add_rows(xp, int(count), rows, updates).reshape(int(count), *rest)
+    rest, number = data.shape[ids.ndim :], int(count)
+    rows = rows_of_segments(xp, ids, number, "unsorted_segment_sum")
+    sums = _add_rows(xp, number + 1, rows, data.reshape(ids.size, math.prod(rest)))
+    return sums[: number * math.prod(rest)].reshape(number, *rest)
+
+
+def rows_of_segments(xp: Any, ids: Any, count: int, what: str) -> Any:
+    """Return the row of each id; negative ids have a row of their own after those of the segments, which is left out.
+
+    IndexError if an id is too large.
+    """
+    flat = ids.reshape(-1)
+    is_kept = flat >= 0
+    check_bounds(xp.where(is_kept, flat, xp.zeros((), flat.dtype)), max(count, 1), what)
+    return xp.where(is_kept, flat, xp.asarray(count, flat.dtype))
 
 
 def _segment_gradient(op: Operation, g: Tensor) -> list[Any]:

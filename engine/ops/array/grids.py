@@ -97,7 +97,7 @@ def _unravel_positions(xp: Any, indices: Any, dims: Any) -> Any:
     check_rank(indices, 0, 1, "unravel_index takes a number, or a vector of them")
     sizes = as_sizes(dims)
     count = math.prod(sizes)
-    if indices.size and not (int(indices.min()) >= 0 and int(indices.max()) < count):
+    if indices.size and not (indices.min() >= 0 and indices.max() < count):
         raise IndexError(f"unravel_index: indices have to be in [0, {count}), got {indices.min()} to {indices.max()}")
     if not sizes:
         return xp.zeros((0, *indices.shape), dtype=indices.dtype)

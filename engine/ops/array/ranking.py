@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.array_libraries import is_numpy
+from ...base.array_libraries import is_numpy, is_traced
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
@@ -28,6 +28,7 @@ from .sorting import sorting_order
 _X = f64([[3, -1, 2, 0.5], [1, 4, -2, 2.5]])
 _NAN = f32([2, np.nan, 1, np.inf])
 _FEW = 8  # all values are sorted unless there are this many for each wanted value
+_SHORT = 128  # values that are sorted as fast as they are partitioned
 _PASSES = 16  # the most values found by a pass for each: a pass is 50 times as fast as a partition
 
 
@@ -94,7 +95,8 @@ def _by_passes(x: Any, k: int) -> Any:
 
 def _largest_positions(xp: Any, x: Any, k: int, sorted: bool) -> Any:
     """Return the positions of the `k` largest values of the last axis."""
-    if not is_numpy(xp) or not 0 < k * _FEW <= x.shape[-1]:
+    is_sorted = not is_numpy(xp) or not 0 < k * _FEW <= x.shape[-1]
+    if is_sorted or (sorted and is_traced(xp)):  # the others look at values
         return sorting_order(xp, x, -1, True)[..., :k]
     places = _by_passes(x, k) if k <= _PASSES else None
     if places is not None:
@@ -233,6 +235,8 @@ def _compute_nth_element(xp: Any, x: Any, n: Any, reverse: bool) -> Any:
     if not 0 <= int(n) < size:
         raise ValueError(f"nth_element: n has to be 0 to {size - 1}, got {int(n)}")
     rank = size - 1 - int(n) if reverse else int(n)
+    if size <= _SHORT:
+        return xp.ascontiguousarray(xp.sort(x, axis=-1)[..., rank]).reshape(x.shape[:-1])
     return xp.ascontiguousarray(xp.partition(x, rank, axis=-1)[..., rank]).reshape(x.shape[:-1])
 
 

@@ -24,7 +24,7 @@ from ..support.common import same_as, scalar_like, shape_of
 from ..support.literals import c128, f64, i32, i64
 from ..support.segmented import combine_at, places_among_equals, products_of_others
 from .counting import above_all
-from .gather import check_bounds, check_rows, raised_to, rows_by_id, segment_shape, segments_size
+from .gather import check_rows, raised_to, rows_by_id, rows_of_segments, segment_shape, segments_size
 
 _X = f64([[1, -2], [3, 0.5], [-1, 4], [2, 5]])
 _IDS = i32([2, 0, 2, -1])
@@ -34,12 +34,10 @@ def _combine_segments(xp: Any, function: str, data: Any, ids: Any, count: Any, e
     """Combine the rows of each segment, starting from `empty`; rows with a negative id are left out."""
     check_rows(data, ids)
     rest, number = data.shape[ids.ndim :], int(count)
-    keep = ids.reshape(-1) >= 0
-    numbers = ids.reshape(-1)[keep]
-    check_bounds(numbers, number, "segment ids")
-    out = xp.full((number, math.prod(rest)), empty, dtype=data.dtype)
-    combine_at(xp, function, out, numbers, data.reshape(ids.size, math.prod(rest))[keep])
-    return out.reshape(number, *rest)
+    numbers = rows_of_segments(xp, ids, number, "segment ids")
+    out = xp.full((number + 1, math.prod(rest)), empty, dtype=data.dtype)
+    combine_at(xp, function, out, numbers, data.reshape(ids.size, math.prod(rest)))
+    return out[:number].reshape(number, *rest)
 
 
 def _extreme_gradient(op: Operation, g: Tensor) -> list[Any]:

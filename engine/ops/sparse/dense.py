@@ -70,7 +70,7 @@ def _to_dense(xp: Any, indices: Any, values: Any, shape: Any, default: Any, vali
         )
     count = int(np.prod(sizes, dtype=np.int64))
     if is_numpy(xp):
-        dense = np.full(count, default, values.dtype)
+        dense = xp.full(count, default, values.dtype)
         dense[numbers] = values
         return dense.reshape(sizes)
     # Of repeated places the last value counts; assignment on a GPU would keep any.

@@ -20,7 +20,7 @@ from ...ir.rules.shapes import ShapeVector
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..array.distinct import PLACES, order_of_rows
-from ..support.arguments import as_sizes, check_rank
+from ..support.arguments import check_rank
 from ..support.common import scalar_like
 from ..support.literals import f64, i32, i64
 
@@ -115,8 +115,8 @@ def _known_sizes(op: Operation) -> Shape:
 def _same_sizes(xp: Any, a: Any, b: Any, what: str) -> Any:
     check_rank(a, 1, 1, f"{what}: the shape of a sparse tensor is a vector")
     check_rank(b, 1, 1, f"{what}: the shape of a sparse tensor is a vector")
-    if as_sizes(a) != as_sizes(b):
-        raise ValueError(f"{what}: the sparse tensors have to have one shape, got {a.tolist()} and {b.tolist()}")
+    if a.shape != b.shape or (a != b).any():
+        raise ValueError(f"{what}: the sparse tensors have to have one shape, got {a} and {b}")
     return a
 
 

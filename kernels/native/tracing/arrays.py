@@ -25,6 +25,9 @@ H = TypeVar("H", bound=Handler)
 _HANDLERS: dict[Any, Handler] = {}  # of NumPy's functions
 _MOST_PLACES = 1 << 16  # elements of an array of which some are moved, each with its place
 
+# Ufuncs that raise an error, or warn, for some integers.
+_RAISING = frozenset({np.power, np.floor_divide, np.remainder, np.fmod, np.divmod})
+
 # Attributes and methods of arrays, by what becomes of them.
 _FACTS = frozenset({"shape", "dtype", "ndim", "size", "itemsize", "nbytes"})
 _VIEWS = frozenset({"T", "mT", "real", "imag"})
@@ -49,8 +52,30 @@ class Untraceable(Exception):
     """A kernel does something that no step does."""
 
 
+class Asked(Untraceable):
+    """A kernel asks for a truth value that is not assumed yet."""
+
+
 class Tape(Protocol):
     """The steps of a run, to which those of a kernel are appended; arrays are over memory of the run."""
+
+    answers: Answers
+
+    def restart(self) -> None:
+        """Drop the steps of the kernel."""
+        ...
+
+    def assume(self, condition: Array, value: bool) -> None:
+        """Append a check that a bool has a value; the program gives up where it has the other."""
+        ...
+
+    def sort_rows(self, array: Array, is_stable: bool) -> None:
+        """Append a sort of elements along the last axis, in place, of an array in order."""
+        ...
+
+    def order_rows(self, source: Array, places: Array, is_stable: bool) -> None:
+        """Append the positions that sort elements along the last axis; both arrays are in order."""
+        ...
 
     def apply_ufunc(self, ufunc: np.ufunc, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Append the inner loop of a ufunc for the dtypes of the arrays, all of which have the shape of the outputs."""
@@ -112,6 +137,23 @@ class Tape(Protocol):
         ...
 
 
+class Answers:
+    """Truth values that are assumed of a kernel's questions, in order; see `trace_kernel`."""
+
+    def __init__(self, given: tuple[bool, ...] = ()) -> None:
+        self.given = given
+        self._count = 0
+
+    def answer(self, tape: Tape, condition: Array) -> bool:
+        """Return the assumed value of a bool, of which a step makes sure; raise Asked without an assumption."""
+        if self._count == len(self.given):
+            raise Asked
+        value = self.given[self._count]
+        self._count += 1
+        tape.assume(condition, value)
+        return value
+
+
 class Traced(NDArrayOperatorsMixin):
     """An array that changes, over memory of a run."""
 
@@ -138,12 +180,17 @@ class Traced(NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return len(self.array)
 
+    def __bool__(self) -> bool:
+        if self.size != 1 or self.dtype.kind != "b":
+            raise Untraceable
+        return self.tape.answers.answer(self.tape, self.array)
+
     # ---- what it may not
 
     def __array__(self, *arguments: Any, **options: Any) -> Any:
         raise Untraceable
 
-    __bool__ = __int__ = __float__ = __complex__ = __index__ = __iter__ = __array__
+    __int__ = __float__ = __complex__ = __index__ = __iter__ = __array__
 
     # ---- views and copies
 
@@ -168,7 +215,8 @@ class Traced(NDArrayOperatorsMixin):
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return self.copy() if copy else self
-        if not np.can_cast(self.dtype, dtype, "same_kind"):
+        is_truncated = self.dtype.char in "fd" and dtype.char in "il"
+        if not is_truncated and not np.can_cast(self.dtype, dtype, "same_kind"):
             raise Untraceable
         made = np.zeros(self.shape, dtype)
         if dtype.kind == "c" and self.dtype.kind != "c":
@@ -229,6 +277,8 @@ class Traced(NDArrayOperatorsMixin):
 
     def join_rows(self, ufunc: np.ufunc, key: Any, value: Any) -> None:
         """Append the steps of ``ufunc.at``."""
+        if ufunc in _RAISING and self.dtype.kind != "f":
+            raise Untraceable
         self._put_rows(key, value, ufunc)
 
     def check_below(self, limit: int) -> None:
@@ -250,9 +300,13 @@ class Traced(NDArrayOperatorsMixin):
         if method == "at" and isinstance(inputs[0], Traced) and len(inputs) == 3:
             inputs[0].join_rows(ufunc, inputs[1], inputs[2])
             return None
+        handler = _HANDLERS.get(ufunc)
+        if handler is not None and method == "__call__":
+            return handler(*inputs, **options)
         out = options.pop("out", None)
         if method != "__call__" or options or ufunc.signature is not None:
             raise Untraceable
+        _refuse_raising(ufunc, inputs)
         dtypes = ufunc.resolve_dtypes((*map(dtype_or_kind, inputs), *(None,) * ufunc.nout))
         operands = [as_dtype(x, dtype) for x, dtype in zip(inputs, dtypes)]
         shape = np.broadcast_shapes(*(x.shape for x in operands))
@@ -300,6 +354,16 @@ class Filled(Traced):
     def join_rows(self, ufunc: np.ufunc, key: Any, value: Any) -> None:
         self._fill_anew()
         super().join_rows(ufunc, key, value)
+
+
+def _refuse_raising(ufunc: np.ufunc, inputs: Sequence[Any]) -> None:
+    """Refuse ufuncs of integers that raise an error, or warn, for some of them: quotients by others than constants."""
+    if ufunc not in _RAISING or dtype_or_kind(inputs[0]) in (float, complex):
+        return
+    if all(isinstance(x, (Traced, np.ndarray)) and x.dtype.kind in "fc" for x in inputs[:1]):
+        return
+    if ufunc is np.power or isinstance(inputs[1], Traced) or not np.all(np.asarray(inputs[1]) > 0):
+        raise Untraceable
 
 
 def _write_results(results: list[Traced], out: Any) -> list[Traced]:

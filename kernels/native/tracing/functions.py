@@ -8,20 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import REDUCTIONS, Traced, Untraceable, as_dtype, as_traced, dtype_or_kind, handles, tape_of
+from .arrays import REDUCTIONS, Filled, Traced, Untraceable, as_dtype, as_traced, dtype_or_kind, handles, tape_of
 
+_WIDENED = ("sum", "prod")  # reductions of which the result has a wider dtype than narrow integers
 _CLIP = import_module("numpy._core.umath").clip  # the ufunc that numpy.clip calls
 
-# Functions that look at shapes and dtypes alone.
-_OF_SHAPES = (np.shape, np.ndim, np.size, np.zeros_like, np.ones_like, np.empty_like, np.full_like)
+# Functions that look at shapes and dtypes alone, and those of them that make arrays.
+_OF_SHAPES: tuple[Any, ...] = (np.shape, np.ndim, np.size)
+_MAKING: tuple[Any, ...] = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)
 # Functions that return views of their first argument, or of a copy in order.
-_VIEWING = (
+_VIEWING: tuple[Any, ...] = (
     *(np.reshape, np.ravel, np.transpose, np.moveaxis, np.swapaxes, np.rollaxis, np.expand_dims, np.squeeze),
     *(np.broadcast_to, np.flip, np.flipud, np.fliplr, np.real, np.imag, np.diagonal, np.split, np.array_split),
     *(np.rot90, np.atleast_1d, np.atleast_2d),
 )
 # Functions whose result has elements of the first argument, or zeros.
-_MOVING = (np.roll, np.tile, np.repeat, np.tril, np.triu, np.diag, np.diagflat, np.delete)
+_MOVING: tuple[Any, ...] = (np.roll, np.tile, np.repeat, np.tril, np.triu, np.diag, np.diagflat, np.delete)
 
 
 @handles(np.where)
@@ -110,6 +112,15 @@ def _handle_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
     return handler
 
 
+def _handle_makers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the handler of a function that makes an array like another one."""
+
+    def handler(x: Traced, *arguments: Any, **options: Any) -> Any:
+        return Filled(x.tape, function(x.array, *arguments, **options))
+
+    return handler
+
+
 def _handle_views(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the handler of a function that returns views of its first argument, or of a copy in order."""
 
@@ -139,6 +150,8 @@ def _handle_moves(function: Callable[..., Any]) -> Callable[..., Any]:
 
 for _function in _OF_SHAPES:
     handles(_function)(_handle_shapes(_function))
+for _function in _MAKING:
+    handles(_function)(_handle_makers(_function))
 for _function in _VIEWING:
     handles(_function)(_handle_views(_function))
 for _function in _MOVING:
@@ -187,10 +200,14 @@ def _handle_reduction(name: str) -> Callable[..., Any]:
 
     def reduce_array(x: Traced, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
         keepdims = options.pop("keepdims", False)
-        if options or (dtype is not None and np.dtype(dtype) != x.dtype) or not x.size:
+        if dtype is None and name in _WIDENED and x.dtype.kind in "bi":
+            dtype = np.int64  # to which NumPy widens
+        if options or not x.size:
             raise Untraceable
+        if dtype is not None and x.dtype.kind in "bi" and np.dtype(dtype).kind == "i":
+            x = x.astype(dtype, copy=False)
         axes = None if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (int(axis),)
-        if not _keeps_bits(name, x, axes):
+        if (dtype is not None and np.dtype(dtype) != x.dtype) or not _keeps_bits(name, x, axes):
             raise Untraceable
         attrs = {"axis": axes, "keepdims": bool(keepdims)}
         return Traced(x.tape, x.tape.operate(name.capitalize(), attrs, [x.in_order().array], x.dtype))
@@ -199,16 +216,15 @@ def _handle_reduction(name: str) -> Callable[..., Any]:
 
 
 def _keeps_bits(name: str, x: Traced, axes: tuple[int, ...] | None) -> bool:
-    """Return True if the C kernel of a reduction has the dtype and the bits of NumPy's result."""
-    kind = x.dtype.kind
+    """Return True if the C kernel of a reduction has the bits of NumPy's result of that dtype."""
+    kind: str = x.dtype.kind
     if name in ("any", "all"):
         return kind == "b"
     if name == "mean":
         return kind == "f"
-    if name == "prod" and x.ndim > 1 and len(axes or ()) != 1:  # NumPy multiplies in another order
+    if name == "prod" and kind == "f" and x.ndim > 1 and len(axes or ()) != 1:  # NumPy multiplies in another order
         return False
-    is_wide = kind == "f" or x.dtype == np.int64  # NumPy adds narrower integers in int64
-    return is_wide if name in ("sum", "prod") else kind in "fib"
+    return kind in "fi" if name in _WIDENED else kind in "fiu"
 
 
 for _name in REDUCTIONS:
@@ -219,8 +235,11 @@ def _handle_running(ufunc: np.ufunc) -> Callable[..., Any]:
     """Return the handler of a running sum or product along an axis."""
 
     def accumulate_array(x: Traced, axis: Any = None, dtype: Any = None) -> Any:
-        is_wide = x.dtype.kind == "f" or dtype is not None or x.dtype == np.int64
-        if axis is None or x.dtype.kind not in "fi" or not is_wide or np.dtype(dtype or x.dtype) != x.dtype:
+        if dtype is None and x.dtype.kind in "bi":
+            dtype = np.int64  # to which NumPy widens
+        if dtype is not None and x.dtype.kind in "bi" and np.dtype(dtype).kind == "i":
+            x = x.astype(dtype, copy=False)
+        if axis is None or x.dtype.kind not in "fic" or np.dtype(dtype or x.dtype) != x.dtype:
             raise Untraceable
         made = np.empty(x.shape, x.dtype)
         if x.size:

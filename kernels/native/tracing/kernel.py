@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from . import functions, linalg  # noqa: F401  (they register handlers)
-from .arrays import Array, Filled, Tape, Traced, Untraceable
+from . import fourier, functions, linalg, sorting  # noqa: F401  (they register handlers)
+from .arrays import Answers, Array, Asked, Filled, Tape, Traced, Untraceable
 
+_ERRORS = (ValueError, LookupError, ArithmeticError)  # that kernels raise for values
+_MOST_TRIES = 24  # of answers to the questions of a kernel
 _MAKERS = frozenset({"zeros", "empty", "ones"})
 
 
@@ -61,6 +63,9 @@ def trace_kernel(
 ) -> list[Array]:
     """Append the steps of a kernel to a tape; return the arrays of the results, in order and with memory of their own.
 
+    A kernel may ask for a truth value to check its inputs: if one answer always ends in an error, the other is assumed,
+    and a step makes sure of it in each iteration.
+
     Parameters
     ----------
     tape : Tape
@@ -75,6 +80,39 @@ def trace_kernel(
     Untraceable
         If the kernel does something that no step does; the tape may have some steps of it then.
     """
+    found: tuple[bool, ...] | None = None
+    waiting: list[tuple[bool, ...]] = [()]
+    tries = 0
+    while waiting:
+        answers = waiting.pop()
+        tries += 1
+        try:
+            results = _run_kernel(tape, bind, inputs, changing, answers)
+        except Asked:
+            waiting += [(*answers, True), (*answers, False)]
+        except _ERRORS:
+            continue
+        else:
+            if found is not None:  # it is no check for errors: either answer is usual
+                raise Untraceable
+            found = answers
+        if tries > _MOST_TRIES:
+            raise Untraceable
+    if found is None:
+        raise Untraceable
+    return results if answers == found else _run_kernel(tape, bind, inputs, changing, found)
+
+
+def _run_kernel(
+    tape: Tape,
+    bind: Callable[[Any], Callable[..., Any]],
+    inputs: Sequence[Array],
+    changing: Sequence[bool],
+    answers: tuple[bool, ...],
+) -> list[Array]:
+    """Run a kernel from its beginning, with assumed truth values."""
+    tape.restart()
+    tape.answers = Answers(answers)
     given = [Traced(tape, x) if changes else x for x, changes in zip(inputs, changing, strict=True)]
     result = bind(TracedNumpy(tape))(*given)
     results = list(result) if isinstance(result, (list, tuple)) else [result]

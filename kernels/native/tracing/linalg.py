@@ -29,7 +29,7 @@ def apply_gufunc(ufunc: np.ufunc, operands: Sequence[Any], made: Sequence[Array]
         True if the program gives up where the function reports an invalid operation.
     """
     tape = tape_of(*operands)
-    axes = [re.findall(r"\w+", names) for names in re.findall(r"\(([^)]*)\)", ufunc.signature)]
+    axes = [re.findall(r"\w+", names) for names in re.findall(r"\(([^)]*)\)", ufunc.signature or "")]
     ranks = list(map(len, axes))
     given = [x.array if isinstance(x, Traced) else x for x in operands]
     sizes: dict[str, int] = {}
@@ -63,14 +63,52 @@ def _call_linalg(
     ufunc = getattr(_LINALG, name, None)
     dtype = operands[0].dtype
     is_small = all(max(x.shape[-2:], default=0) <= _MOST_SIDE for x in operands)
-    if ufunc is None or dtype not in (np.float32, np.float64) or not is_small or not operands[0].size:
+    if ufunc is None or dtype.char not in "fdFD" or not is_small or not operands[0].size:
         raise Untraceable
     if any(x.dtype != dtype for x in operands):
         raise Untraceable
     tape = tape_of(*operands)
-    given = [Traced(tape, as_dtype(x, np.dtype(np.float64))) for x in operands]
-    made = apply_gufunc(ufunc, given, [np.empty(shape) for shape in shapes], checks)
-    return [x.astype(dtype, copy=False) for x in made]
+    wide = np.dtype(np.result_type(dtype, np.float64))
+    given = [Traced(tape, as_dtype(x, wide)) for x in operands]
+    loop = next(types for types in ufunc.types if types.startswith(wide.char * ufunc.nin))
+    made = [np.empty(shape, char) for shape, char in zip(shapes, loop.partition("->")[2], strict=True)]
+    return [_narrow(x, dtype) for x in apply_gufunc(ufunc, given, made, checks)]
+
+
+def _narrow(x: Traced, dtype: np.dtype[Any]) -> Traced:
+    """Return a result in the precision of a dtype; the eigenvalues of complex matrices are real."""
+    return x if dtype.char in "dD" else x.astype(dtype.char if x.dtype.kind == dtype.kind else "f", copy=False)
+
+
+@handles(np.matmul)
+def _multiply_matrices(a: Any, b: Any, **options: Any) -> Any:
+    """Append products of stacked matrices."""
+    if options or min(a.ndim, b.ndim) < 2 or max(*a.shape[-2:], *b.shape[-2:]) > _MOST_SIDE:
+        raise Untraceable
+    dtype = np.result_type(a.dtype, b.dtype)
+    tape = tape_of(a, b)
+    given = [Traced(tape, as_dtype(x, dtype)) for x in (a, b)]
+    outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return apply_gufunc(np.matmul, given, [np.empty((*outer, a.shape[-2], b.shape[-1]), dtype)])[0]
+
+
+@handles(np.linalg.qr)
+def _decompose_orthogonal(x: Any, mode: str = "reduced") -> Any:
+    """Append the factors of matrices: the first function leaves both in the matrix, which is a copy."""
+    m, n = x.shape[-2:]
+    fewer = min(m, n)
+    is_small = max(m, n) <= _MOST_SIDE
+    if mode not in ("reduced", "complete") or x.dtype.char not in "fdFD" or not is_small or not x.size:
+        raise Untraceable
+    wide = np.result_type(x.dtype, np.float64)
+    factors = x.astype(wide)
+    columns = m if mode == "complete" and m > n else fewer
+    is_complete = columns == m and mode == "complete" and m > n
+    (tau,) = apply_gufunc(_LINALG.qr_r_raw, [factors], [np.empty((*x.shape[:-2], fewer), wide)])
+    ufunc = _LINALG.qr_complete if is_complete else _LINALG.qr_reduced
+    (q,) = apply_gufunc(ufunc, [factors, tau], [np.empty((*x.shape[:-2], m, columns), wide)])
+    r = np.triu(factors[..., :columns, :])
+    return _narrow(q, x.dtype), _narrow(r, x.dtype)
 
 
 @handles(np.linalg.cholesky)
