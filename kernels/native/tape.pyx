@@ -18,6 +18,7 @@ from tagloom.kernels.cpu.registry cimport find_native, find_own_loop
 from tagloom.kernels.cpu.ufuncs cimport find_loop_of
 from tagloom.kernels.native.compiled cimport Instruction
 from tagloom.kernels.native.run cimport WORK, WORK_TO, Run, Step, add_step, hide, type_of
+from tagloom.kernels.native.draws cimport Philox, append_draw, append_start
 from tagloom.kernels.native.rows cimport append_assumption, append_check, append_put, append_take
 from tagloom.kernels.native.sorts cimport append_order, append_sort
 from tagloom.kernels.native.stacks cimport append_stack
@@ -49,6 +50,14 @@ cdef class RunTape:
     def assume(self, condition, bint value):
         """Append a check that a bool has a value; the program gives up where it has the other."""
         append_assumption(self.run, condition, value)
+
+    def start_draws(self, key, counter):
+        """Append the start of a Philox generator; return the address of its state."""
+        return <size_t>append_start(self.run, key, counter)
+
+    def draw(self, size_t state, str kind, list parameters, output):
+        """Append draws that fill an array."""
+        append_draw(self.run, <Philox*>state, kind, parameters, output)
 
     def sort_rows(self, array, bint is_stable):
         """Append a sort of elements along the last axis, in place, of an array in order."""

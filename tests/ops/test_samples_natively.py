@@ -23,12 +23,9 @@ CALLED = {
     "BroadcastArgs",
     "DrawBoundingBoxes",
     "Expm",
-    "KeyFoldIn",
-    "KeySplit",
     "MatrixTriangularSolve",
     "RepeatIndices",
     "SparseTensorDenseMatMul",
-    "StatelessCategorical",
 }
 # Their results have shapes that depend on values.
 NEITHER = {
@@ -39,22 +36,17 @@ NEITHER = {
     "DynamicPartition",
     "EditDistance",
     "GroupMax",
-    "LinSpace",
     "NonMaxSuppression",
     "NonZero",
     "Range",
     "SoftNonMaxSuppression",
-    "StatelessGamma",
-    "StatelessNormal",
-    "StatelessPoisson",
-    "StatelessTruncatedNormal",
-    "StatelessUniform",
-    "StatelessUniformInt",
     "Unique",
 }
 EITHER = {"IgammaSlope", "ZetaSlope"}  # are called, or take so long that they are better called in threads
-FEWEST = 251  # types that run natively without a call
-CONSTANT = {"Pad": {1}, "Roll": {1}}  # inputs that are parameters, though in the memory of the device
+FEWEST = 261  # types that run natively without a call
+# Inputs that are parameters: in the memory of the device, or sizes of an operation all of whose inputs are the host's.
+_DRAWS = ("Gamma", "Normal", "Poisson", "TruncatedNormal", "Uniform", "UniformInt")
+CONSTANT = {"Pad": {1}, "Roll": {1}, "LinSpace": {2}, **{f"Stateless{name}": {0} for name in _DRAWS}}
 
 # Convolutions have kernels in C where there are vector instructions alone.
 OF_VECTORS = {"Conv", "ConvBias", "ConvFilterBiasGrad", "ConvFilterGrad", "ConvInputGrad", "ConvInputGradMasked"}

@@ -130,8 +130,13 @@ def _infer_drawn_shape(op: Operation) -> Shape:
 
 def copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
     """Return numbers drawn by the host as an array of the library `xp`."""
-    copied: Array = xp.asarray(np.asarray(drawn).astype(dtype.numpy, copy=False))
+    copied: Array = xp.asarray(drawn.astype(dtype.numpy, copy=False))
     return copied
+
+
+def generator_of(bits: Any) -> Any:
+    """Return the generator of Philox words; of those of a kernel that is traced, its steps."""
+    return np.random.Generator(bits) if isinstance(bits, np.random.BitGenerator) else bits.generator()
 
 
 def _compute_uniform(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
@@ -153,11 +158,13 @@ def _fractions_from_bits(bits: np.random.Philox, count: int, dtype: DType) -> Ar
     """
     if dtype is dtypes.float64:
         # Exact: the product with a power of two changes the exponent alone.
-        return (bits.random_raw(count) >> np.uint64(_WORD_BITS - _SIGNIFICANDS[dtype])) * 2.0 ** -_SIGNIFICANDS[dtype]
+        numbers = bits.random_raw(count) >> np.uint64(_WORD_BITS - _SIGNIFICANDS[dtype])
+        wide: Array = numbers.view(np.int64) * 2.0 ** -_SIGNIFICANDS[dtype]
+        return wide
     halves = bits.random_raw(-(-count // 2)).astype("<u8", copy=False).view("<u4")[:count]  # the lower one first
     # Numbers of float16 and bfloat16 have few enough bits that the later cast from float32 is exact.
     halves >>= np.uint32(_WORD_BITS // 2 - _SIGNIFICANDS[dtype])
-    fractions = halves.astype(np.float32)
+    fractions: Array = halves.view("<i4").astype(np.float32)
     fractions *= np.float32(2.0 ** -_SIGNIFICANDS[dtype])
     return fractions
 
@@ -169,7 +176,8 @@ def _compute_normal(xp: Any, context: KernelContext, shape: Any, *instance: Any,
 def draw_normal(bits: np.random.Philox, size: tuple[int, ...], dtype: DType) -> Array:
     """Return standard normal numbers, in float64 or float32."""
     wide = np.float64 if dtype is dtypes.float64 else np.float32
-    return np.asarray(np.random.Generator(bits).standard_normal(size, wide))
+    drawn: Array = generator_of(bits).standard_normal(size, wide)
+    return drawn
 
 
 def _compute_truncated_normal(
@@ -180,8 +188,11 @@ def _compute_truncated_normal(
 
 def draw_truncated(bits: np.random.Philox, size: tuple[int, ...], dtype: DType = dtypes.float64) -> Array:
     """Return standard normal numbers between -2 and 2, in float64 whatever the dtype."""
-    draw = np.random.Generator(bits)
-    values = np.asarray(draw.standard_normal(size))
+    draw = generator_of(bits)
+    if hasattr(draw, "truncated_normal"):  # it is traced
+        steps: Array = draw.truncated_normal(size)
+        return steps
+    values: Array = draw.standard_normal(size)
     # Each pass redraws one of 22 numbers of the last pass.
     while (outside := np.abs(values) > 2).any():
         values[outside] = draw.standard_normal(int(outside.sum()))
@@ -218,7 +229,8 @@ def draw_integers(bits: np.random.Philox, size: tuple[int, ...], low: Any, high:
     if not np.all(low < high):
         raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
     kind = dtypes.as_dtype(np.result_type(low))
-    return np.asarray(np.random.Generator(bits).integers(low, high, size, kind.numpy))
+    drawn: Array = generator_of(bits).integers(low, high, size, kind.numpy)
+    return drawn
 
 
 define(

@@ -139,10 +139,9 @@ def _compute_poisson(
 
 def draw_poisson(draw: np.random.Generator, shape: Any, rate: Any, kind: DType) -> Array:
     """Return Poisson draws; raise ValueError if a draw exceeds an integer dtype."""
-    drawn = np.asarray(draw.poisson(rate.astype(np.float64), (*as_sizes(shape), *rate.shape)))
-    largest = np.max(drawn, initial=0)
-    if kind.is_integer and largest > kind.max:
-        raise ValueError(f"random_poisson: a draw is {largest}, but {kind} ends at {kind.max}: draw a wider dtype")
+    drawn: Array = draw.poisson(rate.astype(np.float64), (*as_sizes(shape), *rate.shape))
+    if kind.is_integer and drawn.size and drawn.max() > kind.max:
+        raise ValueError(f"random_poisson: a draw is {drawn.max()}, but {kind} ends at {kind.max}: draw a wider dtype")
     return drawn
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_libraries import is_traced
 from ...base.errors import DtypeError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
@@ -23,7 +24,6 @@ from ..support.literals import i32
 
 Array = np.ndarray[Any, Any]
 
-_WORD = (1 << 64) - 1
 _FOLDED, _SPLIT = 1, 2  # the third words of the counters
 NO_GRADIENT = NotDifferentiable("it is made of bits, and a key has no gradient")
 
@@ -42,17 +42,24 @@ def key_tensor(key: Any) -> Tensor:
     return tensor
 
 
-def words_of(key: Array, counter: tuple[int, int, int] = (0, 0, 0)) -> np.random.Philox:
-    """Return the generator of a key, with `counter` as the upper three words of its counter."""
+def words_of(xp: Any, key: Array, number: Any = 0, kind: int = 0) -> np.random.Philox:
+    """Return the generator of a key, which begins at a number, of a kind, as the middle words of its counter.
+
+    The host draws for all devices; a kernel that is traced draws by a generator whose words become steps.
+    """
     if key.shape != (2,):
         raise ValueError(f"a key is two integers, got an array of shape {list(key.shape)}")
+    host = xp if is_traced(xp) else np
+    counter = host.zeros(4, np.int64)
+    counter[1], counter[2] = number, kind
     # Negative numbers are extended to 64 bits, so that int32 and int64 keys agree.
-    words = np.array([int(word) & _WORD for word in key], np.uint64)
-    return np.random.Philox(key=words, counter=np.array([0, *(word & _WORD for word in counter)], np.uint64))
+    words = key.astype(np.int64, copy=False).view(np.uint64)
+    philox: np.random.Philox = host.random.Philox(key=words, counter=counter.view(np.uint64))
+    return philox
 
 
-def _draw_key_pair(key: Array, number: int, kind: int) -> Array:
-    return words_of(key, (number, kind, 0)).random_raw(2).astype(np.int64)
+def _draw_key_pair(xp: Any, key: Array, number: Any, kind: int) -> Array:
+    return words_of(xp, key, number, kind).random_raw(2).astype(np.int64)
 
 
 def _expected_pair(key: Array, number: int, kind: int) -> Array:
@@ -66,7 +73,7 @@ define(
     "key: host K, data: host D -> folded: host int64",
     where={"K": dtypes.INDEX, "D": dtypes.INDEX},
     shape=lambda op: Shape([2]),
-    kernel=lambda xp, key, data: _draw_key_pair(key, int(data), _FOLDED),
+    kernel=lambda xp, key, data: _draw_key_pair(xp, key, data, _FOLDED),
     gradient=NO_GRADIENT,
     samples=[Sample([i32([3, 4]), i32(5)], lambda key, data: _expected_pair(key, int(data), 1))],
 )
@@ -82,7 +89,7 @@ define(
     where={"K": dtypes.INDEX},
     attrs={"num": REQUIRED},
     shape=_keys_shape,
-    kernel=lambda xp, key, num: np.stack([_draw_key_pair(key, k, _SPLIT) for k in range(num)]),
+    kernel=lambda xp, key, num: np.stack([_draw_key_pair(xp, key, k, _SPLIT) for k in range(num)]),
     gradient=NO_GRADIENT,
     samples=[Sample([i32([3, 4])], lambda key: np.stack([_expected_pair(key, k, 2) for k in range(3)]), {"num": 3})],
 )

@@ -30,6 +30,7 @@ from ..math.random import (
     draw_normal,
     draw_truncated,
     draw_uniform,
+    generator_of,
     scale_draw,
     shift_and_scale,
 )
@@ -76,7 +77,7 @@ def _standard_kernel(draw: Callable[..., Array]) -> Callable[..., Array]:
 
     def draw_standard(xp: Any, shape: Any, key: Any, *, dtype: Any) -> Array:
         kind = dtypes.as_dtype(dtype)
-        return copied_in(xp, draw(words_of(key), tuple(int(d) for d in shape), kind), kind)
+        return copied_in(xp, draw(words_of(xp, key), tuple(int(d) for d in shape), kind), kind)
 
     return draw_standard
 
@@ -101,7 +102,7 @@ for _each in (
 
 def _compute_stateless_integers(xp: Any, shape: Any, low: Any, high: Any, key: Any) -> Array:
     kind = dtypes.as_dtype(np.result_type(low))
-    return copied_in(xp, draw_integers(words_of(key), tuple(int(d) for d in shape), low, high), kind)
+    return copied_in(xp, draw_integers(words_of(xp, key), tuple(int(d) for d in shape), low, high), kind)
 
 
 define(
@@ -121,7 +122,7 @@ define(
 
 
 def _compute_stateless_gamma(xp: Any, shape: Any, alpha: Any, key: Any) -> Array:
-    draw = np.random.Generator(words_of(key))
+    draw = generator_of(words_of(xp, key))
     size = (*as_sizes(shape), *alpha.shape)
     # Drawn in float64 and rounded, so that draws of all dtypes agree.
     return copied_in(xp, draw.standard_gamma(alpha.astype(np.float64), size), dtypes.as_dtype(alpha.dtype))
@@ -156,7 +157,7 @@ define(
 
 def _compute_stateless_poisson(xp: Any, shape: Any, rate: Any, key: Any, *, dtype: Any) -> Array:
     kind = dtypes.as_dtype(dtype)
-    return copied_in(xp, draw_poisson(np.random.Generator(words_of(key)), shape, rate, kind), kind)
+    return copied_in(xp, draw_poisson(generator_of(words_of(xp, key)), shape, rate, kind), kind)
 
 
 define(
@@ -179,7 +180,7 @@ define(
 
 
 def _compute_stateless_categorical(xp: Any, logits: Any, count: Any, key: Any, *, dtype: Any) -> Array:
-    return draw_classes(xp, np.random.Generator(words_of(key)), logits, int(count), dtypes.as_dtype(dtype))
+    return draw_classes(xp, generator_of(words_of(xp, key)), logits, int(count), dtypes.as_dtype(dtype))
 
 
 def _classes_by_numpy(logits: Array, count: Array, key: Array) -> Array:
@@ -204,7 +205,7 @@ def _compute_stateless_shuffle(xp: Any, value: Any, key: Any) -> Array:
     if not value.ndim:
         raise ValueError("stateless_shuffle takes rows, got a scalar")
     # The host orders the row numbers; the rows themselves may be on a device.
-    order = np.random.Generator(words_of(key)).permutation(value.shape[0])
+    order = generator_of(words_of(xp, key)).permutation(value.shape[0])
     shuffled: Array = value[xp.asarray(order), ...]
     return shuffled
 

@@ -69,6 +69,14 @@ class Tape(Protocol):
         """Append a check that a bool has a value; the program gives up where it has the other."""
         ...
 
+    def start_draws(self, key: Array, counter: Array) -> int:
+        """Append the start of a Philox generator; return the address of its state."""
+        ...
+
+    def draw(self, state: int, kind: str, parameters: list[Array], output: Array) -> None:
+        """Append draws that fill an array; see `kernels/native/draws.pyx`."""
+        ...
+
     def sort_rows(self, array: Array, is_stable: bool) -> None:
         """Append a sort of elements along the last axis, in place, of an array in order."""
         ...
@@ -204,6 +212,12 @@ class Traced(NDArrayOperatorsMixin):
         """Return this array if its elements lie in order, or a copy of which that is true."""
         return self if self.array.flags.c_contiguous else self.copy()
 
+    def item(self) -> Traced:
+        """Return the only element, in the dtype of a Python number."""
+        if self.size != 1:
+            raise Untraceable
+        return self.reshape(()).astype(np.result_type(self.dtype, np.float64 if self.dtype.kind == "f" else np.int64))
+
     def copy(self, order: str = "C") -> Traced:
         made = np.empty(self.shape, self.dtype)
         self.tape.copy_elements(self.array, made)
@@ -219,7 +233,9 @@ class Traced(NDArrayOperatorsMixin):
         if not is_truncated and not np.can_cast(self.dtype, dtype, "same_kind"):
             raise Untraceable
         made = np.zeros(self.shape, dtype)
-        if dtype.kind == "c" and self.dtype.kind != "c":
+        if dtype.kind in "iu" and self.dtype.kind in "iu" and dtype.itemsize == self.itemsize:
+            self.tape.copy_elements(self.array.view(dtype), made)
+        elif dtype.kind == "c" and self.dtype.kind != "c":
             self.tape.copy_elements(self.astype(made.real.dtype, copy=False).array, made.real)
         else:
             self.tape.cast_elements(self.array, made)

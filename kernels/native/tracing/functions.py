@@ -11,6 +11,7 @@ import numpy as np
 from .arrays import REDUCTIONS, Filled, Traced, Untraceable, as_dtype, as_traced, dtype_or_kind, handles, tape_of
 
 _WIDENED = ("sum", "prod")  # reductions of which the result has a wider dtype than narrow integers
+_DOUBLE = np.dtype(np.float64)
 _CLIP = import_module("numpy._core.umath").clip  # the ufunc that numpy.clip calls
 
 # Functions that look at shapes and dtypes alone, and those of them that make arrays.
@@ -73,6 +74,19 @@ def _clip_values(x: Any, low: Any = None, high: Any = None, **options: Any) -> A
     if options or low is None or high is None:
         raise Untraceable
     return _CLIP(x, low, high)
+
+
+@handles(np.linspace)
+def _space_evenly(start: Any, stop: Any, num: int = 50, **options: Any) -> Any:
+    """Append the steps of ``numpy.linspace`` between numbers of float64."""
+    if options or np.ndim(start) or np.ndim(stop) or {dtype_or_kind(x) for x in (start, stop)} - {float, _DOUBLE}:
+        raise Untraceable
+    delta, counts = np.subtract(stop, start), np.arange(num, dtype=np.float64)
+    if num < 2:
+        return counts * delta + start
+    step = delta / float(num - 1)
+    y = np.where(step == 0, counts / (num - 1) * delta, counts * step) + start
+    return np.concatenate([y[:-1], np.reshape(as_traced(tape_of(start, stop), stop), 1)])
 
 
 @handles(np.angle)
@@ -251,3 +265,12 @@ def _handle_running(ufunc: np.ufunc) -> Callable[..., Any]:
 
 handles(np.cumsum)(_handle_running(np.add))
 handles(np.cumprod)(_handle_running(np.multiply))
+
+
+@handles(np.argmax)
+def _find_largest(x: Traced, axis: Any = None, **options: Any) -> Any:
+    """Append a search for the place of the first of the largest elements along an axis."""
+    if options or axis is None or not x.size:
+        raise Untraceable
+    attrs = {"axis": int(axis), "output_type": np.dtype(np.int64)}
+    return Traced(x.tape, x.tape.operate("ArgMax", attrs, [x.in_order().array], np.dtype(np.int64)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from . import fourier, functions, linalg, sorting  # noqa: F401  (they register handlers)
 from .arrays import Answers, Array, Asked, Filled, Tape, Traced, Untraceable
+from .draws import TracedPhilox
 
 _ERRORS = (ValueError, LookupError, ArithmeticError)  # that kernels raise for values
 _MOST_TRIES = 24  # of answers to the questions of a kernel
@@ -27,6 +30,8 @@ class TracedNumpy:
         function = getattr(np, name)
         if name == "full":
             return self._fill_array
+        if name == "random":
+            return SimpleNamespace(Philox=partial(TracedPhilox, self._tape))
         if name in _MAKERS:
             return lambda *arguments, **options: Filled(self._tape, function(*arguments, **options))
         return _copy_to if name == "copyto" else function
@@ -114,7 +119,7 @@ def _run_kernel(
     tape.restart()
     tape.answers = Answers(answers)
     given = [Traced(tape, x) if changes else x for x, changes in zip(inputs, changing, strict=True)]
-    result = bind(TracedNumpy(tape))(*given)
+    result = bind(TracedNumpy(tape) if any(changing) else np)(*given)
     results = list(result) if isinstance(result, (list, tuple)) else [result]
     return [_as_result(each, inputs) for each in results]
 
