@@ -1,8 +1,12 @@
 """Draws by a key: the same bits for the same key whatever runs them, and independent ones for other keys."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tagloom as tg
+
+from tests.support.settings import ON
 
 DRAWS = {
     "uniform": lambda key, n: tg.stateless_random_uniform([n], key),
@@ -96,6 +100,31 @@ def test_keys_in_a_loop():
         a, b = session.run([inside, outside])
     np.testing.assert_array_equal(a, b)
     assert len(np.unique(a)) == 12
+
+
+def in_loops(names, settings):
+    """Return the draws of five iterations, of odd numbers of elements, each by a key of its own, and the reports."""
+    with tg.Graph().as_default() as graph:
+        start = tg.placeholder("int64", [2])
+        found = []
+        for name in names:
+            first = tg.zeros_like(DRAWS[name](start, 33))
+            step = lambda i, key, _, name=name: (i + 1, tg.fold_in(key, i), DRAWS[name](key, 33))  # noqa: E731
+            found.append(tg.while_loop(lambda i, *_: i < 5, step, [0, start, first])[2])
+    with tg.SyncSession(graph, settings=settings) as session:
+        return session.run(found, {start: np.asarray(KEY, np.int64)}), session.report().loops
+
+
+@pytest.mark.parametrize("llvm", [False, True])
+def test_draws_of_loops_are_steps(llvm):
+    """Native programs draw without the interpreter, with the bits of NumPy's generators."""
+    names = [name for name in DRAWS if name != "uniform of float16"]
+    found, loops = in_loops(names, replace(ON, llvm=llvm))
+    wanted, _ = in_loops(names, replace(ON, straight=False))
+    for a, b in zip(found, wanted, strict=True):
+        assert a.tobytes() == b.tobytes()
+    assert {loop.limited_by for loop in loops} == {"native"}
+    assert {name for loop in loops for name in loop.called} == set()
 
 
 def test_gradients_reach_parameters():

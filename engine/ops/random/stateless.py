@@ -206,7 +206,7 @@ def _compute_stateless_shuffle(xp: Any, value: Any, key: Any) -> Array:
         raise ValueError("stateless_shuffle takes rows, got a scalar")
     # The host orders the row numbers; the rows themselves may be on a device.
     order = generator_of(words_of(xp, key)).permutation(value.shape[0])
-    shuffled: Array = value[xp.asarray(order), ...]
+    shuffled: Array = xp.take(value, xp.asarray(order), axis=0)
     return shuffled
 
 
