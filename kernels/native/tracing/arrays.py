@@ -48,6 +48,19 @@ def handles(*functions: Any) -> Callable[[H], H]:
     return register
 
 
+def dispatch(function: Any) -> Any:
+    """Return a function of NumPy that knows traced arrays among all of its arguments; NumPy looks at some."""
+    handler = _HANDLERS.get(function)
+    if handler is None:
+        return function
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        is_traced = any(isinstance(x, Traced) for x in (*arguments, *options.values()))
+        return (handler if is_traced else function)(*arguments, **options)
+
+    return call
+
+
 class Untraceable(Exception):
     """A kernel does something that no step does."""
 

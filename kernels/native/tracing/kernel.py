@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import fourier, functions, linalg, sorting  # noqa: F401  (they register handlers)
-from .arrays import Answers, Array, Asked, Filled, Tape, Traced, Untraceable
+from .arrays import Answers, Array, Asked, Filled, Tape, Traced, Untraceable, dispatch
 from .draws import TracedPhilox
 
 _ERRORS = (ValueError, LookupError, ArithmeticError)  # that kernels raise for values
@@ -34,7 +34,7 @@ class TracedNumpy:
             return SimpleNamespace(Philox=partial(TracedPhilox, self._tape))
         if name in _MAKERS:
             return lambda *arguments, **options: Filled(self._tape, function(*arguments, **options))
-        return _copy_to if name == "copyto" else function
+        return _copy_to if name == "copyto" else dispatch(function)
 
     def _fill_array(self, shape: Any, value: Any, dtype: Any = None) -> Traced:
         """Return a new array of one value, which may change."""
