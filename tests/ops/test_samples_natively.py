@@ -72,24 +72,26 @@ def first_of_each():
 CHOSEN = first_of_each()
 
 
-def fed(arrays, feeds):
-    """Return placeholders for arrays, of any shape; note what they are fed."""
-    made = [tg.placeholder(a.dtype) for a in arrays]
+def fed(arrays, feeds, is_shaped=False):
+    """Return placeholders for arrays, whose shapes are known if `is_shaped`; note what they are fed."""
+    made = [tg.placeholder(a.dtype, a.shape if is_shaped else None) for a in arrays]
     feeds.update(zip(made, arrays, strict=True))
     return made
 
 
-def loop_of(definition, sample, feeds):
+def loop_of(definition, sample, feeds, is_shaped=False):
     """Return the results of a loop that computes a sample's operation in each iteration.
 
     Inputs are in two variables each, which change places, so that no pass takes the operation out of the loop. Those of
     which a kernel must know the values stay outside, as do sizes and other parameters, which are in the host's memory.
+    Where shapes are known, these are constants.
     """
     arrays = flat(sample.inputs)
     on_host = [k for k, p in enumerate(definition.signature.flat(len(arrays))) if p.is_host]
     outside = {*(values_read(definition.type) or ()), *CONSTANT.get(definition.type, ())}
     outside.update(on_host if len(on_host) < len(arrays) else ())
-    known = dict(zip(outside, fed([arrays[k] for k in outside], feeds), strict=True))
+    parameters = [arrays[k] for k in outside]
+    known = dict(zip(outside, map(tg.constant, parameters) if is_shaped else fed(parameters, feeds), strict=True))
     moved = [a for k, a in enumerate(arrays) if k not in known]
     n = len(moved)
     dtypes = [t.dtype.numpy for t in build(definition, sample, tg.constant).outputs]
@@ -99,9 +101,11 @@ def loop_of(definition, sample, feeds):
         moving = iter(variables[:n])
         given = iter([known[k] if k in known else next(moving) for k in range(len(arrays))])
         op = build(definition, sample, lambda _: next(given))
+        for y, zero in zip(op.outputs, zeros, strict=True):
+            y.set_shape(zero.shape if is_shaped else None)
         return i + 1, *variables[n : 2 * n], *variables[:n], *op.outputs
 
-    variables = [tg.constant(0), *fed(moved, feeds), *fed(moved, feeds), *fed(zeros, feeds)]
+    variables = [tg.constant(0), *(v for each in (moved, moved, zeros) for v in fed(each, feeds, is_shaped))]
     return tg.while_loop(lambda i, *_: i < ITERATIONS, body, variables)[1 + 2 * n :]
 
 

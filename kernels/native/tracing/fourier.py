@@ -23,9 +23,11 @@ def _transform(name: str, x: Any, axis: int, size: int, scale: int = 1) -> Any:
     real = moved.real.dtype if x.dtype.kind == "c" else x.dtype
     dtype = real if name == "irfft" else np.result_type(real, 1j)
     made = np.empty((*moved.shape[:-1], size), dtype)
-    factor = np.asarray(1 if scale == 1 else np.reciprocal(scale, dtype=real), real)
-    found: Any = apply_gufunc(ufunc, [moved, factor], [made])[0]
-    return np.moveaxis(found, -1, axis)
+    # NumPy computes in the precision that the ufunc takes for these, and for the number 1 that is float64.
+    dtypes = ufunc.resolve_dtypes((x.dtype, int if scale == 1 else real, dtype))
+    factor = np.asarray(1 if scale == 1 else np.reciprocal(scale, dtype=real), dtypes[1])
+    found: Any = apply_gufunc(ufunc, [moved.astype(dtypes[0], copy=False), factor], [made.astype(dtypes[2])])[0]
+    return np.moveaxis(found.astype(dtype, copy=False), -1, axis)
 
 
 def _transform_all(name: str, x: Any, axes: Sequence[int]) -> Any:
