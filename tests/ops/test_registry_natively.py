@@ -1,4 +1,4 @@
-"""Every operation that computes, in a loop: natively or called, value and gradient, with the bits of the step machine."""
+"""Loops with each operation that computes: native or called, values and gradients with the bits of the step machine."""
 
 import asyncio
 from dataclasses import replace
