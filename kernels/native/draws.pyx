@@ -13,7 +13,7 @@ import ctypes
 from functools import cache
 from importlib import import_module
 
-from tagloom.kernels.native.tracing.arrays import Untraceable
+from tagloom.kernels.native.tracing.interface import Untraceable
 
 from tagloom.kernels.native.run cimport Run
 from tagloom.kernels.native.strided cimport append_work, data_in

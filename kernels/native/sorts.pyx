@@ -5,7 +5,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 from numpy cimport npy_intp
 
-from tagloom.kernels.native.tracing.arrays import Untraceable
+from tagloom.kernels.native.tracing.interface import Untraceable
 
 from tagloom.kernels.core.cost cimport decline
 from tagloom.kernels.native.run cimport Run

@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memset
 from numpy cimport npy_intp
 
-from tagloom.kernels.native.tracing.arrays import Untraceable
+from tagloom.kernels.native.tracing.interface import Untraceable
 
 from tagloom.kernels.core.cost cimport decline
 from tagloom.kernels.core.table cimport Loop

@@ -8,7 +8,7 @@ from numpy cimport npy_intp
 
 import numpy as np
 
-from tagloom.kernels.native.tracing.arrays import Untraceable
+from tagloom.kernels.native.tracing.interface import Untraceable
 
 from tagloom.kernels.core.table cimport Loop, Work
 from tagloom.kernels.cpu.arrays cimport ArrayObject

@@ -6,7 +6,7 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from tagloom.kernels.native.tracing.arrays import Untraceable
+from tagloom.kernels.native.tracing.interface import Untraceable
 from tagloom.kernels.native.tracing.kernel import trace_kernel
 
 from tagloom.kernels.core.convert cimport box

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tagloom as tg
 
+from tests.ops.sample_loops import CHOSEN, NEITHER, loop_of
 from tests.ops.samples import build, flat
-from tests.ops.test_samples_natively import CHOSEN, NEITHER, loop_of
 from tests.support.settings import ON
 from tests.support.tiers import choose
 

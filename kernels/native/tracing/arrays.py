@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-Array = np.ndarray[Any, Any]
+from .interface import Array, Operand, Tape, Untraceable
+
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 
@@ -59,120 +60,6 @@ def dispatch(function: Any) -> Any:
         return (handler if is_traced else function)(*arguments, **options)
 
     return call
-
-
-class Untraceable(Exception):
-    """A kernel does something that no step does."""
-
-
-class Asked(Untraceable):
-    """A kernel asks for a truth value that is not assumed yet."""
-
-
-class Tape(Protocol):
-    """The steps of a run, to which those of a kernel are appended; arrays are over memory of the run."""
-
-    answers: Answers
-
-    def restart(self) -> None:
-        """Drop the steps of the kernel."""
-        ...
-
-    def assume(self, condition: Array, value: bool) -> None:
-        """Append a check that a bool has a value; the program gives up where it has the other."""
-        ...
-
-    def start_draws(self, key: Array, counter: Array) -> int:
-        """Append the start of a Philox generator; return the address of its state."""
-        ...
-
-    def draw(self, state: int, kind: str, parameters: list[Array], output: Array) -> None:
-        """Append draws that fill an array; see `kernels/native/draws.pyx`."""
-        ...
-
-    def sort_rows(self, array: Array, is_stable: bool) -> None:
-        """Append a sort of elements along the last axis, in place, of an array in order."""
-        ...
-
-    def order_rows(self, source: Array, places: Array, is_stable: bool) -> None:
-        """Append the positions that sort elements along the last axis; both arrays are in order."""
-        ...
-
-    def apply_ufunc(self, ufunc: np.ufunc, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Append the inner loop of a ufunc for the dtypes of the arrays, all of which have the shape of the outputs."""
-        ...
-
-    def choose_elements(self, condition: Array, x: Array, y: Array, output: Array) -> None:
-        """Append an elementwise choice."""
-        ...
-
-    def cast_elements(self, source: Array, target: Array) -> None:
-        """Append a copy of elements to another dtype."""
-        ...
-
-    def copy_elements(self, source: Array, target: Array) -> None:
-        """Append a copy of elements of one dtype and shape."""
-        ...
-
-    def gather_elements(self, source: Array, places: Array, target: Array) -> None:
-        """Append a copy of the elements at places of an array in order, counted from 1; 0 stands for zero."""
-        ...
-
-    def take_rows(self, table: Array, numbers: list[Array], target: Array) -> None:
-        """Append a copy of rows of an array, by numbers that change; the program gives up where one is out of range."""
-        ...
-
-    def put_rows(self, table: Array, numbers: list[Array], source: Array, ufunc: np.ufunc | None = None) -> None:
-        """Append a copy to rows of an array, or a ufunc that joins rows with them, one after the other."""
-        ...
-
-    def check_rows(self, numbers: Array, count: int) -> None:
-        """Append a check that numbers are in [0, count); the program gives up where one is not."""
-        ...
-
-    def apply_gufunc(
-        self, ufunc: np.ufunc, ranks: list[int], sizes: list[int], arrays: list[Array], checks: bool
-    ) -> None:
-        """Append a generalised ufunc of inputs and outputs.
-
-        Parameters
-        ----------
-        ufunc : numpy.ufunc
-        ranks : list of int
-            For each array, how many of its last axes belong to the function.
-        sizes : list of int
-            Sizes of the function's axes, in the order of its signature.
-        arrays : list of numpy.ndarray
-            All with the same other axes.
-        checks : bool
-            True if the program gives up where the function reports an error.
-        """
-        ...
-
-    def accumulate(self, ufunc: np.ufunc, source: Array, target: Array) -> None:
-        """Append a running sum, or product, along the last axis."""
-        ...
-
-    def operate(self, type: str, attrs: dict[str, Any], inputs: list[Array], dtype: np.dtype[Any]) -> Array:
-        """Append the work of the C kernel of an operation with one output; return the output."""
-        ...
-
-
-class Answers:
-    """Truth values that are assumed of a kernel's questions, in order; see `trace_kernel`."""
-
-    def __init__(self, given: tuple[bool, ...] = ()) -> None:
-        self.given = given
-        self._count = 0
-
-    def answer(self, tape: Tape, condition: Array) -> bool:
-        """Return the assumed value of a bool, of which a step makes sure; raise Asked without an assumption."""
-        if self._count == len(self.given):
-            raise Asked
-        value = self.given[self._count]
-        self._count += 1
-        tape.assume(condition, value)
-        return value
 
 
 class Traced(NDArrayOperatorsMixin):
@@ -260,14 +147,14 @@ class Traced(NDArrayOperatorsMixin):
         in_order = self.in_order()
         return in_order.as_view(in_order.array.reshape(*shape))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Operand) -> Any:
         if _is_basic(key):
             return self.as_view(self.array[_with_rest(key)])
         if _has_traced(key):
             return self.take_by(key)
         return self.gather_moved(lambda array: array[key])
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Operand, value: Operand) -> None:
         if not _is_basic(key):
             self._put_rows(key, value)
             return
@@ -280,7 +167,7 @@ class Traced(NDArrayOperatorsMixin):
         else:
             self.tape.copy_elements(np.broadcast_to(source.astype(self.dtype), target.shape), target)
 
-    def _numbers_of(self, key: Any) -> list[Array]:
+    def _numbers_of(self, key: Operand) -> list[Array]:
         """Return the numbers of rows that an index of arrays asks for: for each of the first dimensions one array."""
         arrays = [part if isinstance(part, Traced) else np.asarray(part) for part in _without_rest(key)]
         if not arrays or len(arrays) > self.ndim or any(x.dtype.kind not in "iu" for x in arrays):
@@ -289,13 +176,13 @@ class Traced(NDArrayOperatorsMixin):
         spread = [np.broadcast_to(as_dtype(x, np.dtype(np.int64)), shape) for x in arrays]
         return [Traced(self.tape, x).in_order().array for x in spread]
 
-    def take_by(self, key: Any) -> Traced:
+    def take_by(self, key: Operand) -> Traced:
         numbers = self._numbers_of(key)
         made = np.empty(numbers[0].shape + self.shape[len(numbers) :], self.dtype)
         self.tape.take_rows(self.in_order().array, numbers, made)
         return Traced(self.tape, made)
 
-    def _put_rows(self, key: Any, value: Any, ufunc: np.ufunc | None = None) -> None:
+    def _put_rows(self, key: Operand, value: Operand, ufunc: np.ufunc | None = None) -> None:
         """Append writes to rows, each of which is joined with what is there by a ufunc, if one is given."""
         numbers = self._numbers_of(key)
         if not self.array.flags.c_contiguous:
@@ -304,7 +191,7 @@ class Traced(NDArrayOperatorsMixin):
         source = np.broadcast_to(as_dtype(value, self.dtype), shape)
         self.tape.put_rows(self.array, numbers, Traced(self.tape, source).in_order().array, ufunc)
 
-    def join_rows(self, ufunc: np.ufunc, key: Any, value: Any) -> None:
+    def join_rows(self, ufunc: np.ufunc, key: Operand, value: Operand) -> None:
         """Append the steps of ``ufunc.at``."""
         if ufunc in _RAISING and self.dtype.kind != "f":
             raise Untraceable
@@ -368,11 +255,11 @@ class Filled(Traced):
             self._fill_anew()  # what is written to a view is written here
         return super().__getattr__(name)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Operand) -> Any:
         self._fill_anew()
         return super().__getitem__(key)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Operand, value: Operand) -> None:
         self._fill_anew()
         super().__setitem__(key, value)
 
@@ -380,7 +267,7 @@ class Filled(Traced):
         self._fill_anew()
         return super().reshape(*shape, order=order)
 
-    def join_rows(self, ufunc: np.ufunc, key: Any, value: Any) -> None:
+    def join_rows(self, ufunc: np.ufunc, key: Operand, value: Operand) -> None:
         self._fill_anew()
         super().join_rows(ufunc, key, value)
 
@@ -404,7 +291,7 @@ def _write_results(results: list[Traced], out: Any) -> list[Traced]:
     return results if out is None else list(out)
 
 
-def _is_basic(key: Any) -> bool:
+def _is_basic(key: Operand) -> bool:
     """Return True for an index that makes a view."""
     parts = key if isinstance(key, tuple) else (key,)
     return all(
@@ -413,18 +300,18 @@ def _is_basic(key: Any) -> bool:
     )
 
 
-def _has_traced(key: Any) -> bool:
+def _has_traced(key: Operand) -> bool:
     """Return True for an index with an array that changes."""
     return any(isinstance(part, Traced) for part in (key if isinstance(key, tuple) else (key,)))
 
 
-def _with_rest(key: Any) -> Any:
+def _with_rest(key: Operand) -> Any:
     """Return a basic index with an ellipsis, so that a single element is an array too."""
     parts = key if isinstance(key, tuple) else (key,)
     return parts if any(part is ... for part in parts) else (*parts, ...)
 
 
-def _without_rest(key: Any) -> list[Any]:
+def _without_rest(key: Operand) -> list[Any]:
     """Return the parts of an index without those at its end that take whole dimensions."""
     parts = list(key) if isinstance(key, tuple) else [key]
     while parts and (parts[-1] is ... or (isinstance(parts[-1], slice) and parts[-1] == slice(None))):
@@ -432,14 +319,14 @@ def _without_rest(key: Any) -> list[Any]:
     return parts
 
 
-def dtype_or_kind(x: Any) -> Any:
+def dtype_or_kind(x: Operand) -> Any:
     """Return the dtype of an operand; the type of a Python number, whose dtype follows from the others."""
     if isinstance(x, Traced):
         return x.dtype
     return type(x) if type(x) in (int, float, complex) else np.asarray(x).dtype
 
 
-def as_dtype(x: Any, dtype: np.dtype[Any]) -> Array:
+def as_dtype(x: Operand, dtype: np.dtype[Any]) -> Array:
     """Return the elements of a traced array, or of values, in a dtype."""
     if isinstance(x, Traced):
         return x.array if x.dtype == dtype else x.astype(dtype).array
@@ -451,6 +338,6 @@ def tape_of(*values: Any) -> Tape:
     return next(x.tape for x in values if isinstance(x, Traced))
 
 
-def as_traced(tape: Tape, x: Any) -> Traced:
+def as_traced(tape: Tape, x: Operand) -> Traced:
     """Return a traced array for a traced or another one."""
     return x if isinstance(x, Traced) else Traced(tape, np.asarray(x))

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Tape, Traced, Untraceable, as_dtype
+from .arrays import Traced, as_dtype
+from .interface import Array, Operand, Tape, Untraceable
 
 _LARGEST_MEAN = np.iinfo(np.int64).max - 10 * math.sqrt(np.iinfo(np.int64).max)  # of Poisson draws
 
@@ -24,7 +25,7 @@ class TracedPhilox:
         Four of uint64.
     """
 
-    def __init__(self, tape: Tape, key: Any, counter: Any) -> None:
+    def __init__(self, tape: Tape, key: Operand, counter: Operand) -> None:
         self.tape = tape
         self._state = tape.start_draws(*(_in_order(tape, x, np.dtype(np.uint64)) for x in (key, counter)))
 
@@ -54,7 +55,7 @@ class TracedGenerator:
         """Return numbers of which those beyond 2 are drawn again."""
         return self._bits.draw("truncated", [], size, np.float64)
 
-    def integers(self, low: Any, high: Any, size: tuple[int, ...], dtype: Any) -> Traced:
+    def integers(self, low: Operand, high: Operand, size: tuple[int, ...], dtype: Any) -> Traced:
         """Return integers in [low, high); wider ones than 32 bits by whole words."""
         kind = np.dtype(dtype)
         if kind.char not in "ilIL":
@@ -62,12 +63,12 @@ class TracedGenerator:
         ends = [_in_order(self._bits.tape, x, kind) for x in (low, high)]
         return self._bits.draw(f"below_{8 * kind.itemsize}", ends, size, kind)
 
-    def standard_gamma(self, shape: Any, size: tuple[int, ...]) -> Traced:
+    def standard_gamma(self, shape: Operand, size: tuple[int, ...]) -> Traced:
         if np.signbit(shape).any():
             raise ValueError("shape < 0")
         return self._bits.draw("gamma", [self._spread(shape, size)], size, np.float64)
 
-    def poisson(self, lam: Any, size: tuple[int, ...]) -> Traced:
+    def poisson(self, lam: Operand, size: tuple[int, ...]) -> Traced:
         if not np.all((lam >= 0) & (lam <= _LARGEST_MEAN)):
             raise ValueError("lam < 0, or too large")
         return self._bits.draw("poisson", [self._spread(lam, size)], size, np.int64)
@@ -78,11 +79,11 @@ class TracedGenerator:
     def permutation(self, count: int) -> Traced:
         return self._bits.draw("order", [], (count,), np.int64)
 
-    def _spread(self, parameter: Any, size: tuple[int, ...]) -> Array:
+    def _spread(self, parameter: Operand, size: tuple[int, ...]) -> Array:
         """Return a parameter of each draw."""
         spread = np.broadcast_to(as_dtype(parameter, np.dtype(np.float64)), size)
         return Traced(self._bits.tape, spread).in_order().array
 
 
-def _in_order(tape: Tape, x: Any, dtype: np.dtype[Any]) -> Array:
+def _in_order(tape: Tape, x: Operand, dtype: np.dtype[Any]) -> Array:
     return Traced(tape, as_dtype(x, dtype)).in_order().array

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Untraceable, handles
+from .arrays import handles
+from .interface import Operand, Untraceable
 from .linalg import apply_gufunc
 
 _UFUNCS = import_module("numpy.fft._pocketfft_umath")
 
 
-def _transform(name: str, x: Any, axis: int, size: int, scale: int = 1) -> Any:
+def _transform(name: str, x: Operand, axis: int, size: int, scale: int = 1) -> Any:
     """Append a transform along an axis to an array of another size there, multiplied by ``1 / scale``."""
     ufunc = getattr(_UFUNCS, name, None)
     if ufunc is None or x.dtype.char not in "fdFD" or not x.size or not size:
@@ -30,26 +31,26 @@ def _transform(name: str, x: Any, axis: int, size: int, scale: int = 1) -> Any:
     return np.moveaxis(found.astype(dtype, copy=False), -1, axis)
 
 
-def _transform_all(name: str, x: Any, axes: Sequence[int]) -> Any:
+def _transform_all(name: str, x: Operand, axes: Sequence[int]) -> Any:
     for axis in reversed(axes):
         x = _transform(name, x, axis, x.shape[axis], x.shape[axis] if name == "ifft" else 1)
     return x
 
 
 @handles(np.fft.fftn)
-def _transform_complex(x: Any, s: Any = None, axes: Any = None) -> Any:
+def _transform_complex(x: Operand, s: Any = None, axes: Any = None) -> Any:
     _check(s, axes)
     return _transform_all("fft", x, axes)
 
 
 @handles(np.fft.ifftn)
-def _invert_complex(x: Any, s: Any = None, axes: Any = None) -> Any:
+def _invert_complex(x: Operand, s: Any = None, axes: Any = None) -> Any:
     _check(s, axes)
     return _transform_all("ifft", x, axes)
 
 
 @handles(np.fft.rfftn)
-def _transform_real(x: Any, s: Any = None, axes: Any = None) -> Any:
+def _transform_real(x: Operand, s: Any = None, axes: Any = None) -> Any:
     _check(s, axes)
     size = x.shape[axes[-1]]
     y = _transform("rfft_n_odd" if size % 2 else "rfft_n_even", x, axes[-1], size // 2 + 1)
@@ -57,7 +58,7 @@ def _transform_real(x: Any, s: Any = None, axes: Any = None) -> Any:
 
 
 @handles(np.fft.irfftn)
-def _invert_real(x: Any, s: Any = None, axes: Any = None) -> Any:
+def _invert_real(x: Operand, s: Any = None, axes: Any = None) -> Any:
     """Append the inverse of `rfftn`; `s` has the sizes of the result."""
     if s is None or axes is None or tuple(s[:-1]) != tuple(x.shape[axis] for axis in axes[:-1]):
         raise Untraceable

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import REDUCTIONS, Filled, Traced, Untraceable, as_dtype, as_traced, dtype_or_kind, handles, tape_of
+from .arrays import REDUCTIONS, Filled, Traced, as_dtype, as_traced, dtype_or_kind, handles, tape_of
+from .interface import Operand, Untraceable
 
 _WIDENED = ("sum", "prod")  # reductions of which the result has a wider dtype than narrow integers
 _DOUBLE = np.dtype(np.float64)
@@ -28,7 +29,7 @@ _MOVING: tuple[Any, ...] = (np.roll, np.tile, np.repeat, np.tril, np.triu, np.di
 
 
 @handles(np.where)
-def _choose_where(condition: Any, x: Any, y: Any) -> Any:
+def _choose_where(condition: Operand, x: Operand, y: Operand) -> Any:
     """Append an elementwise choice, between arrays or numbers of any dtypes."""
     tape = tape_of(condition, x, y)
     dtype = np.result_type(*(each.dtype if isinstance(each, Traced) else each for each in (x, y)))
@@ -43,7 +44,7 @@ def _choose_where(condition: Any, x: Any, y: Any) -> Any:
 
 
 @handles(np.concatenate)
-def _join_arrays(arrays: Any, axis: int | None = 0, **options: Any) -> Any:
+def _join_arrays(arrays: Operand, axis: int | None = 0, **options: Any) -> Any:
     """Append copies of arrays to parts of a new one."""
     if options or axis is None:
         raise Untraceable
@@ -63,21 +64,21 @@ def _join_arrays(arrays: Any, axis: int | None = 0, **options: Any) -> Any:
 
 
 @handles(np.stack)
-def _stack_arrays(arrays: Any, axis: int = 0, **options: Any) -> Any:
+def _stack_arrays(arrays: Operand, axis: int = 0, **options: Any) -> Any:
     arrays = [x if isinstance(x, Traced) else np.asarray(x) for x in arrays]
     axis = range(arrays[0].ndim + 1)[axis]
     return _join_arrays([x[(*(slice(None),) * axis, None)] for x in arrays], axis, **options)
 
 
 @handles(np.clip)
-def _clip_values(x: Any, low: Any = None, high: Any = None, **options: Any) -> Any:
+def _clip_values(x: Operand, low: Operand = None, high: Operand = None, **options: Any) -> Any:
     if options or low is None or high is None:
         raise Untraceable
     return _CLIP(x, low, high)
 
 
 @handles(np.linspace)
-def _space_evenly(start: Any, stop: Any, num: int = 50, **options: Any) -> Any:
+def _space_evenly(start: Operand, stop: Operand, num: int = 50, **options: Any) -> Any:
     """Append the steps of ``numpy.linspace`` between numbers of float64."""
     if options or np.ndim(start) or np.ndim(stop) or {dtype_or_kind(x) for x in (start, stop)} - {float, _DOUBLE}:
         raise Untraceable
@@ -90,7 +91,7 @@ def _space_evenly(start: Any, stop: Any, num: int = 50, **options: Any) -> Any:
 
 
 @handles(np.angle)
-def _take_angle(z: Any) -> Any:
+def _take_angle(z: Operand) -> Any:
     return np.arctan2(z.imag, z.real)
 
 
@@ -103,12 +104,12 @@ def _copy_array(x: Traced, **options: Any) -> Traced:
 
 
 @handles(np.iscomplexobj)
-def _is_complex(x: Any) -> bool:
+def _is_complex(x: Operand) -> bool:
     return bool(x.dtype.kind == "c")
 
 
 @handles(np.isrealobj)
-def _is_real(x: Any) -> bool:
+def _is_real(x: Operand) -> bool:
     return not _is_complex(x)
 
 
@@ -120,7 +121,7 @@ def _find_common_dtype(*given: Any) -> np.dtype[Any]:
 def _handle_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the handler of a function that looks at shapes and dtypes alone."""
 
-    def handler(x: Any, *arguments: Any, **options: Any) -> Any:
+    def handler(x: Operand, *arguments: Any, **options: Any) -> Any:
         return function(x.array if isinstance(x, Traced) else x, *arguments, **options)
 
     return handler
@@ -154,7 +155,7 @@ def _handle_views(function: Callable[..., Any]) -> Callable[..., Any]:
 def _handle_moves(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the handler of a function whose result has elements of its first argument, or zeros."""
 
-    def handler(x: Any, *arguments: Any, **options: Any) -> Any:
+    def handler(x: Operand, *arguments: Any, **options: Any) -> Any:
         if not isinstance(x, Traced) or any(isinstance(each, Traced) for each in (*arguments, *options.values())):
             raise Untraceable
         return x.gather_moved(lambda places: function(places, *arguments, **options))
@@ -175,7 +176,7 @@ _pad_moved = _handle_moves(np.pad)
 
 
 @handles(np.pad)
-def _pad_array(x: Any, width: Any, mode: Any = "constant", **options: Any) -> Any:
+def _pad_array(x: Operand, width: Any, mode: Any = "constant", **options: Any) -> Any:
     if not isinstance(mode, str) or mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
         raise Untraceable
     if np.any(np.asarray(options.get("constant_values", 0)) != 0):
@@ -184,7 +185,7 @@ def _pad_array(x: Any, width: Any, mode: Any = "constant", **options: Any) -> An
 
 
 @handles(np.take)
-def _take_elements(x: Any, indices: Any, axis: int | None = None, **options: Any) -> Any:
+def _take_elements(x: Operand, indices: Operand, axis: int | None = None, **options: Any) -> Any:
     """Append the steps of ``numpy.take`` along an axis."""
     if not isinstance(indices, Traced):
         return _take_moved(x, indices, axis, **options)
@@ -198,7 +199,7 @@ def _take_elements(x: Any, indices: Any, axis: int | None = None, **options: Any
 
 
 @handles(np.take_along_axis)
-def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
+def _take_along(x: Operand, indices: Operand, axis: int = -1) -> Any:
     """Append the steps of ``numpy.take_along_axis``."""
     x = as_traced(tape_of(x, indices), x)
     axis = range(x.ndim)[axis]

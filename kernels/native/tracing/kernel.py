@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from . import fourier, functions, linalg, sorting  # noqa: F401  (they register handlers)
-from .arrays import Answers, Array, Asked, Filled, Tape, Traced, Untraceable, dispatch
+from .arrays import Filled, Traced, dispatch
 from .draws import TracedPhilox
+from .interface import Answers, Array, Asked, Tape, Untraceable
 
 _ERRORS = (ValueError, LookupError, ArithmeticError)  # that kernels raise for values
 _MOST_TRIES = 24  # of answers to the questions of a kernel

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Traced, Untraceable, as_dtype, handles, tape_of
+from .arrays import Traced, as_dtype, handles, tape_of
+from .interface import Array, Operand, Untraceable
 
 _LINALG = import_module("numpy.linalg._umath_linalg")
 _MOST_SIDE = 128  # rows of a matrix: functions of larger ones take long, beside which others should run
@@ -81,7 +82,7 @@ def _narrow(x: Traced, dtype: np.dtype[Any]) -> Traced:
 
 
 @handles(np.matmul)
-def _multiply_matrices(a: Any, b: Any, **options: Any) -> Any:
+def _multiply_matrices(a: Operand, b: Operand, **options: Any) -> Any:
     """Append products of stacked matrices."""
     if options or min(a.ndim, b.ndim) < 2 or max(*a.shape[-2:], *b.shape[-2:]) > _MOST_SIDE:
         raise Untraceable
@@ -93,7 +94,7 @@ def _multiply_matrices(a: Any, b: Any, **options: Any) -> Any:
 
 
 @handles(np.linalg.qr)
-def _decompose_orthogonal(x: Any, mode: str = "reduced") -> Any:
+def _decompose_orthogonal(x: Operand, mode: str = "reduced") -> Any:
     """Append the factors of matrices: the first function leaves both in the matrix, which is a copy."""
     m, n = x.shape[-2:]
     fewer = min(m, n)
@@ -112,30 +113,30 @@ def _decompose_orthogonal(x: Any, mode: str = "reduced") -> Any:
 
 
 @handles(np.linalg.cholesky)
-def _decompose_cholesky(a: Any, **options: Any) -> Any:
+def _decompose_cholesky(a: Operand, **options: Any) -> Any:
     if any(options.values()):
         raise Untraceable
     return _call_linalg("cholesky_lo", [a], [a.shape])[0]
 
 
 @handles(np.linalg.inv)
-def _invert_matrices(a: Any) -> Any:
+def _invert_matrices(a: Operand) -> Any:
     return _call_linalg("inv", [a], [a.shape])[0]
 
 
 @handles(np.linalg.det)
-def _find_determinants(a: Any) -> Any:
+def _find_determinants(a: Operand) -> Any:
     return _call_linalg("det", [a], [a.shape[:-2]], checks=False)[0]
 
 
 @handles(np.linalg.slogdet)
-def _find_logarithms(a: Any) -> Any:
+def _find_logarithms(a: Operand) -> Any:
     """Append the signs of determinants, and the logarithms of their absolute values."""
     return _call_linalg("slogdet", [a], [a.shape[:-2]] * 2, checks=False)
 
 
 @handles(np.linalg.solve)
-def _solve_equations(a: Any, b: Any) -> Any:
+def _solve_equations(a: Operand, b: Operand) -> Any:
     if b.ndim < 2:
         raise Untraceable
     outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -143,7 +144,9 @@ def _solve_equations(a: Any, b: Any) -> Any:
 
 
 @handles(np.linalg.svd)
-def _decompose_singular(x: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+def _decompose_singular(
+    x: Operand, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
     """Append a singular value decomposition, or the singular values alone."""
     (m, n), outer = x.shape[-2:], x.shape[:-2]
     values = (*outer, min(m, n))
@@ -156,7 +159,7 @@ def _decompose_singular(x: Any, full_matrices: bool = True, compute_uv: bool = T
 
 
 @handles(np.linalg.eigh)
-def _decompose_symmetric(x: Any, UPLO: str = "L") -> Any:
+def _decompose_symmetric(x: Operand, UPLO: str = "L") -> Any:
     """Append the eigenvalues and eigenvectors of symmetric matrices, by their lower triangles."""
     if UPLO != "L":
         raise Untraceable
@@ -164,7 +167,7 @@ def _decompose_symmetric(x: Any, UPLO: str = "L") -> Any:
 
 
 @handles(np.linalg.eigvalsh)
-def _find_eigenvalues(x: Any, UPLO: str = "L") -> Any:
+def _find_eigenvalues(x: Operand, UPLO: str = "L") -> Any:
     if UPLO != "L":
         raise Untraceable
     return _call_linalg("eigvalsh_lo", [x], [x.shape[:-1]])[0]

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Traced, Untraceable, as_traced, handles, tape_of
+from .arrays import Traced, as_traced, handles, tape_of
+from .interface import Operand, Untraceable
 
 _MOST_COMPARED = 1 << 14  # pairs of a value and one that it may equal
 
 
 @handles(np.sort)
-def _sort_values(x: Any, axis: int = -1, kind: str | None = None, **options: Any) -> Any:
+def _sort_values(x: Operand, axis: int = -1, kind: str | None = None, **options: Any) -> Any:
     if any(each is not None for each in options.values()):
         raise Untraceable
     made = np.moveaxis(x, axis, -1).copy()
@@ -21,7 +22,7 @@ def _sort_values(x: Any, axis: int = -1, kind: str | None = None, **options: Any
 
 
 @handles(np.argsort)
-def _order_values(x: Any, axis: int = -1, kind: str | None = None, **options: Any) -> Any:
+def _order_values(x: Operand, axis: int = -1, kind: str | None = None, **options: Any) -> Any:
     if any(each is not None for each in options.values()):
         raise Untraceable
     rows = np.moveaxis(x, axis, -1).in_order()
@@ -38,7 +39,7 @@ def _is_stable(kind: str | None) -> bool:
 
 
 @handles(np.lexsort)
-def _order_by_keys(keys: Any, axis: int = -1) -> Any:
+def _order_by_keys(keys: Operand, axis: int = -1) -> Any:
     """Append the positions that sort by several rows of keys, of which the last counts first."""
     if keys.ndim != 2:
         raise Untraceable
@@ -49,7 +50,7 @@ def _order_by_keys(keys: Any, axis: int = -1) -> Any:
 
 
 @handles(np.searchsorted)
-def _search_sorted(row: Any, values: Any, side: str = "left", sorter: Any = None) -> Any:
+def _search_sorted(row: Operand, values: Operand, side: str = "left", sorter: Any = None) -> Any:
     """Append a search by halving; NaN sorts last."""
     tape = tape_of(row, values)
     row, values = as_traced(tape, row), as_traced(tape, values)
@@ -71,7 +72,7 @@ def _sorts_before(x: Traced, y: Traced) -> Any:
 
 
 @handles(np.isin)
-def _test_membership(x: Any, values: Any, **options: Any) -> Any:
+def _test_membership(x: Operand, values: Operand, **options: Any) -> Any:
     tape = tape_of(x, values)
     x, values = as_traced(tape, x), as_traced(tape, values)
     if options or x.size * values.size > _MOST_COMPARED:
