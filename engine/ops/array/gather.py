@@ -24,6 +24,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, check_rank, index_tensor, shape_in, shape_vector, static_int
 from ..support.array_library import add_at, cast_to_accumulator
 from ..support.batching import emit_copy
+from ..support.bounds import check_bounds, rows_of_segments
 from ..support.common import scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
 from ..support.late_axes import gather_along_late, late_axis
@@ -31,15 +32,6 @@ from ..support.literals import f64, i32, i64
 
 _X = np.arange(12.0).reshape(3, 4)
 _INDEX: dict[str, tuple[DType, ...]] = {"I": dtypes.INDEX}
-
-
-def check_bounds(indices: Any, limit: int, what: str) -> None:
-    """Raise IndexError unless all are in [0, limit); viewed as unsigned, a negative index is too large."""
-    if hasattr(type(indices), "check_below"):  # they are traced
-        indices.check_below(limit)
-        return
-    if indices.size and int(indices.view(f"u{indices.dtype.itemsize}").max()) >= limit:
-        raise IndexError(f"{what}: indices have to be in [0, {limit}), got {indices.min()} to {indices.max()}")
 
 
 def _add_rows(xp: Any, count: int, rows: Any, updates: Any) -> Any:
@@ -430,17 +422,6 @@ def _segment_sum(xp: Any, data: Any, ids: Any, count: Any) -> Any:
     rows = rows_of_segments(xp, ids, number, "unsorted_segment_sum")
     sums = _add_rows(xp, number + 1, rows, data.reshape(ids.size, math.prod(rest)))
     return sums[: number * math.prod(rest)].reshape(number, *rest)
-
-
-def rows_of_segments(xp: Any, ids: Any, count: int, what: str) -> Any:
-    """Return the row of each id; negative ids have a row of their own after those of the segments, which is left out.
-
-    IndexError if an id is too large.
-    """
-    flat = ids.reshape(-1)
-    is_kept = flat >= 0
-    check_bounds(xp.where(is_kept, flat, xp.zeros((), flat.dtype)), max(count, 1), what)
-    return xp.where(is_kept, flat, xp.asarray(count, flat.dtype))
 
 
 def _segment_gradient(op: Operation, g: Tensor) -> list[Any]:

@@ -17,9 +17,9 @@ from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, list_argument, static_int
 from ..support.array_library import last_writers
+from ..support.bounds import check_bounds
 from ..support.common import cotangents_of, shape_of
 from ..support.literals import f64, i32, i64
-from .gather import check_bounds
 
 _X = f64([[1, 2], [3, 4], [5, 6]])
 

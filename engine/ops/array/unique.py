@@ -20,9 +20,9 @@ from ..math.casting import cast
 from ..support import arguments
 from ..support.arguments import index_tensor
 from ..support.array_library import last_writers
+from ..support.bounds import check_bounds
 from ..support.interpreter import running_count
 from ..support.literals import f64, flags, i32, i64
-from .gather import check_bounds
 
 _POSITIONS = NotDifferentiable("its results are positions and counts")
 

@@ -17,9 +17,9 @@ from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
-from ..array.gather import check_bounds
 from ..support.arguments import as_sizes, index_tensor, only_scalars, shape_in, shape_vector
 from ..support.array_library import last_writers
+from ..support.bounds import check_bounds
 from ..support.common import scalar_like
 from ..support.literals import f64, flags, i32, i64
 from .sparse_tensor import SparseTensor, as_sparse, known_rank

@@ -21,10 +21,10 @@ from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
-from ..array.gather import check_bounds
 from ..math.complex import conj
 from ..support.arguments import as_sizes, check_rank
 from ..support.array_library import add_at
+from ..support.bounds import check_bounds
 from ..support.common import size_along
 from ..support.literals import c128, f32, f64, i32, i64
 from .sparse_tensor import as_sparse
