@@ -1,7 +1,7 @@
 """The two tiers of the suite: the default one, and the thorough one that ``pytest --thorough`` runs.
 
 The default tier runs every test function. Of a family marked ``@pytest.mark.sampled(every=n)``, whose cases repeat the
-same check with other programs or numbers, it runs every n-th case, and of any other family of eight cases or more every
+same check with other programs or numbers, it runs every n-th case, and of any other family of four cases or more every
 fourth; it draws one in sixteen of the random programs, and checks graphs after each pass in every eighth test.
 CONTRIBUTING.md says what each tier proves.
 """
@@ -18,7 +18,7 @@ import pytest
 
 FRACTION = 16  # of the random programs the default tier draws one in so many
 CHECKED = 8  # of the tests one in so many checks the graph after each pass
-MANY, EVERY = 8, 4  # of a family with so many cases the default tier runs every fourth, unless a mark says otherwise
+MANY, EVERY = 4, 4  # of a family with so many cases the default tier runs every fourth, unless a mark says otherwise
 WHOLE = "tests/architecture/"  # whose cases are as many rules
 LONG = ("tests/property/", "tests/bench/", "tests/examples/")
 _THOROUGH, _CHECK = "TAGLOOM_THOROUGH", "TAGLOOM_CHECK_PASSES"
