@@ -7,7 +7,6 @@ import pytest
 
 from tests.architecture.layers import ROOT, imports
 
-
 STATEMENT = re.compile(r"^[ \t]*(?:from|import)\b[^\n(]*(?:\([^)]*\))?", re.MULTILINE)
 
 
