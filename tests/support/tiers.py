@@ -1,8 +1,8 @@
 """The two tiers of the suite: the default one, and the thorough one that ``pytest --thorough`` runs.
 
-The default tier runs every test function. Of a family, whose cases repeat the same check with other programs or numbers,
-it runs every fourth case, at least one, or every n-th if the family is marked ``@pytest.mark.sampled(every=n)``. It draws
-one in sixteen of the random programs, and checks graphs after each pass in every eighth test.
+The default tier runs every test function. The cases of a family repeat the same check with other programs or numbers:
+it runs every fourth of them, at least one, or every n-th if the family is marked ``@pytest.mark.sampled(every=n)``. It
+draws one in sixteen of the random programs, and checks graphs after each pass in every eighth test.
 CONTRIBUTING.md says what each tier proves.
 """
 
