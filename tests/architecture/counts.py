@@ -114,6 +114,7 @@ def calls_of(tree, name):
     return (n.lineno for n in walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == name)
 
 
+@functools.cache
 def branches(function):
     """Return how many ways a function has to branch, those of functions in it apart."""
     kinds = (ast.If, ast.For, ast.While, ast.IfExp, ast.comprehension, ast.ExceptHandler, ast.BoolOp, ast.AsyncFor)

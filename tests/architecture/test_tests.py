@@ -1,14 +1,19 @@
 """No file of tests is imported: what several share stands in a plain module beside them, or in `tests/support`."""
 
 import ast
+import re
 
 import pytest
 
 from tests.architecture.layers import ROOT, imports
 
+STATEMENT = re.compile(r"^[ \t]*(?:from|import)\b[^\n(]*(?:\([^)]*\))?", re.MULTILINE)
+
 
 def imported_tests(text, module):
     """Return the names that a Python text imports which are files of tests, or are in one."""
+    if not any("test_" in statement for statement in STATEMENT.findall(text)):
+        return []  # most files are not parsed
     names = (name.split(".") for name in imports(text, module, ".py"))
     return sorted(".".join(parts) for parts in names if parts[0] == "tests" and any(map(_is_test_file, parts)))
 
@@ -48,6 +53,8 @@ def fixed_sleeps(text):
     Functions inside of a test may sleep, as slow work does; sleeps of zero seconds are turns of the event loop.
     """
     found = []
+    if "sleep" not in text:
+        return found
 
     def visit(node, is_waiting, depth):
         for child in ast.iter_child_nodes(node):

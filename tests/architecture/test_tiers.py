@@ -41,12 +41,13 @@ def test_each_sampled_family_has_some_cases(count, every):
 
 
 def test_all_others_run():
-    items = [*family("a.py::test_a", 8, 4), *family("a.py::test_b", 7), Item("a.py::test_c")]
-    assert len(chosen(items)) == 2 + 7 + 1
+    items = [*family("a.py::test_a", 8, 2), *family("a.py::test_b", 1), Item("a.py::test_c")]
+    assert len(chosen(items)) == 4 + 1 + 1
 
 
-def test_larger_families_have_a_share_of_their_cases_unless_a_mark_wants_all():
+def test_families_have_a_share_of_their_cases_unless_a_mark_wants_all():
     assert len(chosen(family("a.py::test_a", 3 * tiers.EVERY))) == 3
+    assert len(chosen(family("a.py::test_a", tiers.EVERY - 1))) == 1
     assert len(chosen(family("a.py::test_a", 9, 1))) == 9
     assert len(chosen(family("tests/architecture/test_a.py::test_a", 9))) == 9
 

@@ -5,16 +5,15 @@ installed library.
 """
 
 import ast
+import functools
 import inspect
-import io
 import re
 import sys
-import tokenize
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.architecture.counts import branches
+from tests.architecture.counts import branches, parse, walk
 from tests.architecture.layers import ROOT
 
 PRONOUNS = frozenset({"what", "that", "those", "one", "it"})
@@ -87,19 +86,26 @@ def find_idioms(text):
     return Counter({name: len(re.findall(pattern, text, re.IGNORECASE)) for name, pattern in IDIOMS.items()})
 
 
-def count_comment_lines(text):
+def count_comment_lines(tree, text):
     """Return how many lines of a Python source have a comment that is no pragma."""
-    try:
-        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    except (tokenize.TokenError, SyntaxError):
-        return 0
-    return len({t.start[0] for t in tokens if t.type == tokenize.COMMENT and not PRAGMA.match(t.string)})
+    strings = {}  # by line: the columns of the strings on it, counted in bytes
+    for node in walk(tree):
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)):
+            for line in range(node.lineno, node.end_lineno + 1):
+                first = node.col_offset if line == node.lineno else 0
+                end = node.end_col_offset if line == node.end_lineno else sys.maxsize
+                strings.setdefault(line, []).append((first, end))
+    found = 0
+    for number, line in enumerate(text.encode().split(b"\n"), 1):
+        for mark in re.finditer(b"#", line):
+            if not any(first <= mark.start() < end for first, end in strings.get(number, ())):
+                found += PRAGMA.match(line[mark.start() :].decode()) is None
+                break
+    return found
 
 
 def documented_nodes(tree):
-    return [
-        n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    return [n for n in walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def cython_docstrings(text):
@@ -158,11 +164,12 @@ def count_function(function, where, counts):
             counts.undocumented.append(f"{where}:{function.lineno}: {function.name}")
 
 
+@functools.cache
 def count_file(path, root=ROOT):
     """Return the counts of one Python file."""
     text = path.read_text()
-    tree, where = ast.parse(text), path.relative_to(root)
-    counts = Counts(lines=len(text.splitlines()), comment_lines=count_comment_lines(text))
+    tree, where = parse(path), path.relative_to(root)
+    counts = Counts(lines=len(text.splitlines()), comment_lines=count_comment_lines(tree, text))
     for node in documented_nodes(tree):
         count_docstring(ast.get_docstring(node), f"{where}:{getattr(node, 'lineno', 1)}", counts)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -221,7 +228,7 @@ def hardest_functions():
     """Return (branches, file, name) of the functions of engine/ that branch most."""
     found = []
     for path in sources(("engine",)):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in documented_nodes(parse(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 found.append((branches(node), path.relative_to(ROOT), node.name))
     return sorted(found, key=lambda row: (-row[0], str(row[1]), row[2]))[:HARDEST]

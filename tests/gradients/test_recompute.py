@@ -14,6 +14,7 @@ from tests.support.settings import ON
 from tests.support.tiers import choose
 
 EVERY = choose([1, 2, 3, 100], [2, 100])
+COUNT = choose(3, 2)  # of iterations whose gradients are taken in a body
 WINDOWS = [1, 32]
 
 
@@ -76,7 +77,7 @@ class TestValues:
     @pytest.mark.sampled(every=2)
     def test_to_third_order(self, run):
         x, w = scalar(0.3), scalar(1.2)
-        assert_same(run, lambda k: (loop(5, cell(w), x, checkpoint_every=k), [x, w]), [1, 2], 3)
+        assert_same(run, lambda k: (loop(choose(5, 3), cell(w), x, checkpoint_every=k), [x, w]), [1, 2], 3)
 
     @pytest.mark.parametrize("rows", [2, 300])
     def test_bit_for_bit_where_products_are_not_gathered(self, graph, rows):
@@ -163,7 +164,7 @@ class TestNesting:
             )
             return list(counted)[1:]
 
-        assert_same(run, lambda k: (loop(6, body, x, checkpoint_every=k), [x, w]), [None, 1, 2, 4])
+        assert_same(run, lambda k: (loop(6, body, x, checkpoint_every=k), [x, w]), choose([None, 1, 2, 4], [None, 2]))
 
     @pytest.mark.sampled(every=2)
     def test_of_branches(self, run):
@@ -192,10 +193,10 @@ class TestNesting:
 
         def program(k):
             def body(i, a):
-                (y,) = loop(3, cell(w), a, checkpoint_every=k)
+                (y,) = loop(COUNT, cell(w), a, checkpoint_every=k)
                 return (a - 0.1 * tg.gradients(y * y, [a])[0],)
 
-            return loop(3, body, x, checkpoint_every=k), [x, w]
+            return loop(COUNT, body, x, checkpoint_every=k), [x, w]
 
         assert_same(run, program, [2])
 

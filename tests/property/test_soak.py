@@ -3,10 +3,11 @@
 import asyncio
 
 from tests.property.soak import soak
+from tests.support.tiers import choose
 
 
 def test_rounds_lose_nothing_and_leave_nothing():
-    counts, _ = asyncio.run(soak(2, seed=1))
+    counts, _ = asyncio.run(soak(choose(thorough=2.0, default=0.0), seed=1))
     assert counts.rounds >= 3
     assert counts.cancelled > 0
     assert counts.timed_out > 0

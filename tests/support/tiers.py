@@ -1,8 +1,8 @@
 """The two tiers of the suite: the default one, and the thorough one that ``pytest --thorough`` runs.
 
-The default tier runs every test function. Of a family marked ``@pytest.mark.sampled(every=n)``, whose cases repeat the
-same check with other programs or numbers, it runs every n-th case, and of any other family of eight cases or more every
-fourth; it draws one in sixteen of the random programs, and checks graphs after each pass in every eighth test.
+The default tier runs every test function. The cases of a family repeat the same check with other programs or numbers:
+it runs every fourth of them, at least one, or every n-th if the family is marked ``@pytest.mark.sampled(every=n)``. It
+draws one in sixteen of the random programs, and checks graphs after each pass in every eighth test.
 CONTRIBUTING.md says what each tier proves.
 """
 
@@ -18,7 +18,7 @@ import pytest
 
 FRACTION = 16  # of the random programs the default tier draws one in so many
 CHECKED = 8  # of the tests one in so many checks the graph after each pass
-MANY, EVERY = 8, 4  # of a family with so many cases the default tier runs every fourth, unless a mark says otherwise
+EVERY = 4  # of the cases of a family the default tier runs one in so many, unless a mark says otherwise
 WHOLE = "tests/architecture/"  # whose cases are as many rules
 LONG = ("tests/property/", "tests/bench/", "tests/examples/")
 _THOROUGH, _CHECK = "TAGLOOM_THOROUGH", "TAGLOOM_CHECK_PASSES"
@@ -57,9 +57,9 @@ def deselect_repetitions(config: pytest.Config, items: list[pytest.Item]) -> Non
 def _every(item: pytest.Item, size: int) -> int:
     """Return how many cases of its family an item stands for in the default tier."""
     mark = item.get_closest_marker("sampled")
-    if mark:
-        return min(mark.kwargs["every"], size)
-    return EVERY if size >= MANY and not item.nodeid.startswith(WHOLE) else 1
+    if mark is None and item.nodeid.startswith(WHOLE):
+        return 1
+    return min(mark.kwargs["every"] if mark else EVERY, size)
 
 
 def deselect_all_but_one_in(every: int, config: pytest.Config, items: list[pytest.Item]) -> None:

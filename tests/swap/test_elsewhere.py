@@ -13,7 +13,7 @@ from tests.support.tiers import choose
 
 FILES = [f"tests/swap/test_{name}.py" for name in ("results", "rows", "endings")]
 CHOSEN = "not reference and not used_otherwise and not host_to_device-host-1 and not host_to_device-disk-1"
-SOME = ["--one-in", str(choose(thorough=1, default=8))]
+SOME = ["--one-in", str(choose(thorough=1, default=16))]
 STEPS = ["-p", "tests.strict_array_library.sessions", *FILES, "-k", CHOSEN, *SOME]
 PROGRAMS = ["-p", "tests.strict_array_library.sessions", "tests/property/test_random_swap.py"]
 ON_CUDA = ["-p", "tests.simcuda.cupy"]  # its arrays are in simulated memory of the device
@@ -21,7 +21,7 @@ on_cuda = pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulated_
 
 
 def test_steps_that_swap():
-    assert run_tests({}, *STEPS) > choose(thorough=100, default=7)
+    assert run_tests({}, *STEPS) > choose(thorough=100, default=3)
 
 
 def test_random_programs():
@@ -30,7 +30,7 @@ def test_random_programs():
 
 @on_cuda
 def test_steps_on_a_cuda_device():
-    assert run_simulated(*ON_CUDA, *STEPS) > choose(thorough=100, default=7)
+    assert run_simulated(*ON_CUDA, *STEPS) > choose(thorough=100, default=3)
 
 
 @on_cuda
