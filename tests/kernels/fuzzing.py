@@ -412,6 +412,7 @@ CASES = {
     "SquaredDifference": _elementwise(2, NUMBERS),
     "Squeeze": _squeeze,
     "StridedSlice": _slice,
+    "Prod": _reduction(NUMBERS),
     "Sum": _reduction(NUMBERS),
     "SumTo": _to_shape(False),
     "Transpose": _transpose,

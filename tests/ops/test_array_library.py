@@ -96,11 +96,11 @@ WAITING = {
     "TruncateDiv": {"bool"},
     "TruncateMod": {"bool"},
     "Unique": {"nonzero"},
-    "UnravelIndex": {"int"},
-    "UnsortedSegmentMax": {"int", "mask", "nonzero"},
-    "UnsortedSegmentMin": {"int", "mask", "nonzero"},
-    "UnsortedSegmentProd": {"int", "mask", "nonzero"},
-    "UnsortedSegmentSum": {"int", "mask"},
+    "UnravelIndex": {"bool"},
+    "UnsortedSegmentMax": {"int", "nonzero"},
+    "UnsortedSegmentMin": {"int", "nonzero"},
+    "UnsortedSegmentProd": {"int", "nonzero"},
+    "UnsortedSegmentSum": {"int"},
 }
 
 

@@ -187,9 +187,9 @@ def _compute_truncated_normal(
 
 
 def draw_truncated(bits: np.random.Philox, size: tuple[int, ...], dtype: DType = dtypes.float64) -> Array:
-    """Return standard normal numbers between -2 and 2, in float64 whatever the dtype."""
+    """Return `size` standard normal numbers between -2 and 2 from Philox `bits`, in float64 for any `dtype`."""
     draw = generator_of(bits)
-    if hasattr(draw, "truncated_normal"):  # it is traced
+    if not isinstance(draw, np.random.Generator):  # it is traced
         steps: Array = draw.truncated_normal(size)
         return steps
     values: Array = draw.standard_normal(size)

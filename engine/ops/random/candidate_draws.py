@@ -115,7 +115,7 @@ def _compute_candidates(
         found, tries = _draw_distinct(draw, source, all_weights, num_sampled, _TRIED * range_max)
     else:
         found, tries = source(num_sampled), num_sampled
-    return [copied_in(xp, found, dtypes.int64), copied_in(xp, tries, dtypes.int64)]
+    return [copied_in(xp, found, dtypes.int64), copied_in(xp, np.asarray(tries), dtypes.int64)]
 
 
 def _count_draws(*_: Any, num_sampled: int, range_max: int, unique: bool, **__: Any) -> int:
