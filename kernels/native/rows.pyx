@@ -20,6 +20,7 @@ cdef struct Rows:  # rows of an array whose numbers change; each number is made 
     npy_intp width  # elements of a row
     npy_intp size  # bytes of an element
     int rank
+    bint is_put  # the others are copied to rows of the table, not rows of the table to the others
     bint is_signed  # numbers may count from the end
     const int64_t* numbers[MOST_DIMS]
     npy_intp dims[MOST_DIMS]
@@ -32,14 +33,14 @@ ctypedef void (*Compute)(const void*, int, int) noexcept nogil
 
 cdef int append_take(Run run, table, list numbers, target) except -1:
     """Append a copy of rows of an array, by numbers that change; the program gives up where one is out of range."""
-    return _append(run, _take_rows, _describe(run, table, numbers, target), [table, *numbers], [target])
+    return _append(run, _copy_rows, _describe(run, table, numbers, target), [table, *numbers], [target])
 
 
 cdef int append_put(Run run, table, list numbers, source, Loop loop, void* data) except -1:
     """Append a copy to rows of an array, or an inner loop that joins rows with them, one after the other."""
     cdef Rows* rows = _describe(run, table, numbers, source)
-    rows.loop, rows.data = loop, data
-    return _append(run, _put_rows if loop == NULL else _join_rows, rows, [source, *numbers], [table])
+    rows.is_put, rows.loop, rows.data = True, loop, data
+    return _append(run, _copy_rows if loop == NULL else _join_rows, rows, [source, *numbers], [table])
 
 
 cdef int append_check(Run run, numbers, count) except -1:
@@ -56,7 +57,8 @@ cdef Rows* _describe(Run run, table, list numbers, others) except NULL:
     cdef int k
     if len(numbers) > MOST_DIMS:
         raise Untraceable
-    rows.table, rows.others, rows.rank, rows.is_signed = data_in(table), data_in(others), len(numbers), True
+    rows.table, rows.others, rows.rank = data_in(table), data_in(others), len(numbers)
+    rows.is_put, rows.is_signed = False, True
     rows.count, rows.width, rows.size = numbers[0].size, 1, table.dtype.itemsize
     for k in range(rows.rank, table.ndim):
         rows.width *= table.shape[k]
@@ -87,26 +89,19 @@ cdef inline npy_intp _find_row(const Rows* rows, npy_intp i) noexcept nogil:
     return at
 
 
-cdef void _take_rows(const void* arguments, int part, int parts) noexcept nogil:
+cdef void _copy_rows(const void* arguments, int part, int parts) noexcept nogil:
+    """Copy rows from the table, or to it, one after the other."""
     cdef const Rows* rows = <const Rows*>(<const uint64_t*>arguments)[0]
+    cdef char* row
+    cdef char* other
     cdef npy_intp i, at
     for i in range(rows.count):
         at = _find_row(rows, i)
         if at < 0:
             decline(arguments)
             return
-        memcpy(rows.others + i * rows.bytes, rows.table + at * rows.bytes, rows.bytes)
-
-
-cdef void _put_rows(const void* arguments, int part, int parts) noexcept nogil:
-    cdef const Rows* rows = <const Rows*>(<const uint64_t*>arguments)[0]
-    cdef npy_intp i, at
-    for i in range(rows.count):
-        at = _find_row(rows, i)
-        if at < 0:
-            decline(arguments)
-            return
-        memcpy(rows.table + at * rows.bytes, rows.others + i * rows.bytes, rows.bytes)
+        row, other = rows.table + at * rows.bytes, rows.others + i * rows.bytes
+        memcpy(row if rows.is_put else other, other if rows.is_put else row, rows.bytes)
 
 
 cdef void _join_rows(const void* arguments, int part, int parts) noexcept nogil:

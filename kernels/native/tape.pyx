@@ -27,7 +27,7 @@ from tagloom.kernels.native.strided cimport (
 )
 
 cdef class RunTape:
-    """The end of a run's steps, for the steps of a kernel; see `Tape` in arrays.py.
+    """The end of a run's steps, for the steps of a kernel; see `Tape` in tracing/interface.py.
 
     Attributes
     ----------

@@ -76,6 +76,22 @@ def parts_written(xp, x):
 
 
 @traced
+def views_written(xp, x):
+    sums = xp.zeros(x.shape, x.dtype)
+    np.transpose(sums)[:2] += x.T[:2]  # by functions, not by methods
+    flat = np.reshape(sums, -1)
+    flat[0] -= 1.0
+    return sums + 1.0
+
+
+@traced
+def written_before_it_is_read_whole(xp, x):
+    out = xp.zeros(x.shape, x.dtype)
+    out += x
+    return out
+
+
+@traced
 def in_place(xp, x):
     y = x * 2.0
     y += x

@@ -172,6 +172,14 @@ def test_an_id_that_is_too_large_is_refused(run, name):
         run(getattr(tg, f"unsorted_segment_{name}")([1.0, 2.0], [0, 3], 3))
 
 
+@pytest.mark.parametrize("name", ["sum", "max", "prod"])
+def test_without_segments_all_ids_have_to_be_negative(run, name):
+    function = getattr(tg, f"unsorted_segment_{name}")
+    assert run(function([1.0, 2.0], [-1, -2], 0)).shape == (0,)
+    with pytest.raises(tg.OpError, match="no segments"):
+        run(function([1.0, 2.0], [-1, 0], 0))
+
+
 REFUSED = {
     "ids": (lambda: tg.segment_sum([1.0, 2.0], tg.placeholder("int32", [1, 2])), tg.ShapeError, "runs of rows"),
     "rows": (lambda: tg.unsorted_segment_max([1.0, 2.0], [0, 1, 2], 3), tg.ShapeError, "leading dimensions"),

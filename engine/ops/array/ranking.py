@@ -28,7 +28,7 @@ from .sorting import sorting_order
 _X = f64([[3, -1, 2, 0.5], [1, 4, -2, 2.5]])
 _NAN = f32([2, np.nan, 1, np.inf])
 _FEW = 8  # all values are sorted unless there are this many for each wanted value
-_SHORT = 128  # values that are sorted as fast as they are partitioned
+_SHORT = 128  # values of a row up to which a sort is no slower than a partition
 _PASSES = 16  # the most values found by a pass for each: a pass is 50 times as fast as a partition
 
 

@@ -180,8 +180,8 @@ def _compute_sampled_product(xp: Any, indices: Any, x: Any, y: Any) -> Any:
 
 def _row_products(xp: Any, left: Any, right: Any) -> Any:
     """Return the scalar product of each pair of rows."""
-    if is_numpy(xp):  # no array of the elementwise products is made
-        return xp.matmul(left[:, None, :], right[:, :, None])[:, 0, 0]
+    if is_numpy(xp):  # einsum makes no array of the elementwise products
+        return np.einsum("nk,nk->n", left, right)
     return xp.sum(left * right, axis=1, dtype=left.dtype)
 
 

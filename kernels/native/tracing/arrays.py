@@ -3,8 +3,9 @@
 A kernel is a function of arrays. Called with `Traced` arrays, which stand for memory whose elements change from
 iteration to iteration, it computes nothing: each universal function that it calls, and each copy that it makes, becomes
 a step of the run, and what it only looks at in another way (a transposed array, a slice) needs no step. So a kernel
-written with NumPy's functions runs natively, in the order and with the bits of its definition. A kernel that asks for a
-value of such an array, or calls a function that is not known here, raises `Untraceable`, and is called instead.
+written with NumPy's functions runs natively, in the order and with the bits of its definition. Truth values that it
+asks for are assumed (`trace_kernel`). A kernel that asks for another value of such an array, or calls a function that
+is not known here, raises `Untraceable`, and is called instead.
 
 See docs/design/0057-no-cliffs.md.
 """
@@ -50,7 +51,7 @@ def handles(*functions: Any) -> Callable[[H], H]:
 
 
 def dispatch(function: Any) -> Any:
-    """Return a function of NumPy that knows traced arrays among all of its arguments; NumPy looks at some."""
+    """Return a NumPy function that looks for traced arrays in all arguments; NumPy itself looks at some only."""
     handler = _HANDLERS.get(function)
     if handler is None:
         return function
@@ -74,9 +75,9 @@ class Traced(NDArrayOperatorsMixin):
         if name in _FACTS:
             return getattr(self.array, name)
         if name in _VIEWS:
-            return self.as_view(getattr(self.array, name))
+            return self.as_view(getattr(self.own_memory(), name))
         if name in _VIEW_METHODS:
-            return lambda *arguments, **options: self.as_view(getattr(self.array, name)(*arguments, **options))
+            return lambda *arguments, **options: self.as_view(getattr(self.own_memory(), name)(*arguments, **options))
         if name in _FLATTENING:
             return lambda order="C": self.reshape(-1, order=order)
         if name in REDUCTIONS:
@@ -101,6 +102,10 @@ class Traced(NDArrayOperatorsMixin):
     __int__ = __float__ = __complex__ = __index__ = __iter__ = __array__
 
     # ---- views and copies
+
+    def own_memory(self) -> Array:
+        """Return the array itself, to write to it or to make views, which may be written to."""
+        return self.array
 
     def as_view(self, array: Array) -> Traced:
         """Return a view of this memory as an array of its own."""
@@ -145,11 +150,11 @@ class Traced(NDArrayOperatorsMixin):
         if order != "C":
             raise Untraceable
         in_order = self.in_order()
-        return in_order.as_view(in_order.array.reshape(*shape))
+        return in_order.as_view(in_order.own_memory().reshape(*shape))
 
     def __getitem__(self, key: Operand) -> Any:
         if _is_basic(key):
-            return self.as_view(self.array[_with_rest(key)])
+            return self.as_view(self.own_memory()[_with_rest(key)])
         if _has_traced(key):
             return self.take_by(key)
         return self.gather_moved(lambda array: array[key])
@@ -158,7 +163,7 @@ class Traced(NDArrayOperatorsMixin):
         if not _is_basic(key):
             self._put_rows(key, value)
             return
-        target = self.array[_with_rest(key)]
+        target = self.own_memory()[_with_rest(key)]
         source = value if isinstance(value, Traced) else np.asarray(value)
         if isinstance(source, Traced):
             if source.dtype != self.dtype:
@@ -177,6 +182,7 @@ class Traced(NDArrayOperatorsMixin):
         return [Traced(self.tape, x).in_order().array for x in spread]
 
     def take_by(self, key: Operand) -> Traced:
+        """Append a copy of the rows that an index of arrays asks for."""
         numbers = self._numbers_of(key)
         made = np.empty(numbers[0].shape + self.shape[len(numbers) :], self.dtype)
         self.tape.take_rows(self.in_order().array, numbers, made)
@@ -185,11 +191,12 @@ class Traced(NDArrayOperatorsMixin):
     def _put_rows(self, key: Operand, value: Operand, ufunc: np.ufunc | None = None) -> None:
         """Append writes to rows, each of which is joined with what is there by a ufunc, if one is given."""
         numbers = self._numbers_of(key)
-        if not self.array.flags.c_contiguous:
+        table = self.own_memory()
+        if not table.flags.c_contiguous:
             raise Untraceable
         shape = numbers[0].shape + self.shape[len(numbers) :]
         source = np.broadcast_to(as_dtype(value, self.dtype), shape)
-        self.tape.put_rows(self.array, numbers, Traced(self.tape, source).in_order().array, ufunc)
+        self.tape.put_rows(table, numbers, Traced(self.tape, source).in_order().array, ufunc)
 
     def join_rows(self, ufunc: np.ufunc, key: Operand, value: Operand) -> None:
         """Append the steps of ``ufunc.at``."""
@@ -243,33 +250,13 @@ class Filled(Traced):
 
     is_written = False
 
-    def _fill_anew(self) -> None:
-        """Fill memory anew in each iteration, since the kernel writes to some of it."""
+    def own_memory(self) -> Array:
+        """Fill memory anew in each iteration, since the kernel may write to some of it; return the array."""
         if not self.is_written:
             self.is_written, constant = True, self.array
             self.array = np.empty_like(constant)
             self.tape.copy_elements(constant, self.array)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _VIEWS or name in _VIEW_METHODS:
-            self._fill_anew()  # what is written to a view is written here
-        return super().__getattr__(name)
-
-    def __getitem__(self, key: Operand) -> Any:
-        self._fill_anew()
-        return super().__getitem__(key)
-
-    def __setitem__(self, key: Operand, value: Operand) -> None:
-        self._fill_anew()
-        super().__setitem__(key, value)
-
-    def reshape(self, *shape: Any, order: str = "C") -> Traced:
-        self._fill_anew()
-        return super().reshape(*shape, order=order)
-
-    def join_rows(self, ufunc: np.ufunc, key: Operand, value: Operand) -> None:
-        self._fill_anew()
-        super().join_rows(ufunc, key, value)
+        return self.array
 
 
 def _refuse_raising(ufunc: np.ufunc, inputs: Sequence[Any]) -> None:

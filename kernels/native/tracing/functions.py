@@ -11,7 +11,7 @@ import numpy as np
 from .arrays import REDUCTIONS, Filled, Traced, as_dtype, as_traced, dtype_or_kind, handles, tape_of
 from .interface import Operand, Untraceable
 
-_WIDENED = ("sum", "prod")  # reductions of which the result has a wider dtype than narrow integers
+_WIDENING = ("sum", "prod")  # reductions that NumPy computes in int64 for narrower integers
 _DOUBLE = np.dtype(np.float64)
 _CLIP = import_module("numpy._core.umath").clip  # the ufunc that numpy.clip calls
 
@@ -140,11 +140,12 @@ def _handle_views(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the handler of a function that returns views of its first argument, or of a copy in order."""
 
     def handler(x: Traced, *arguments: Any, **options: Any) -> Any:
-        found = function(x.array, *arguments, **options)
+        memory = x.own_memory()
+        found = function(memory, *arguments, **options)
         if isinstance(found, (list, tuple)):
             return [x.as_view(each) for each in found]
-        if found.size and not np.may_share_memory(found, x.array):
-            if x.array.flags.c_contiguous:
+        if found.size and not np.may_share_memory(found, memory):
+            if memory.flags.c_contiguous:
                 raise Untraceable
             return handler(x.copy(), *arguments, **options)
         return x.as_view(found)
@@ -215,12 +216,10 @@ def _handle_reduction(name: str) -> Callable[..., Any]:
 
     def reduce_array(x: Traced, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
         keepdims = options.pop("keepdims", False)
-        if dtype is None and name in _WIDENED and x.dtype.kind in "bi":
-            dtype = np.int64  # to which NumPy widens
         if options or not x.size:
             raise Untraceable
-        if dtype is not None and x.dtype.kind in "bi" and np.dtype(dtype).kind == "i":
-            x = x.astype(dtype, copy=False)
+        if name in _WIDENING:
+            x = _widen(x, dtype)
         axes = None if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (int(axis),)
         if (dtype is not None and np.dtype(dtype) != x.dtype) or not _keeps_bits(name, x, axes):
             raise Untraceable
@@ -239,7 +238,13 @@ def _keeps_bits(name: str, x: Traced, axes: tuple[int, ...] | None) -> bool:
         return kind == "f"
     if name == "prod" and kind == "f" and x.ndim > 1 and len(axes or ()) != 1:  # NumPy multiplies in another order
         return False
-    return kind in "fi" if name in _WIDENED else kind in "fiu"
+    return kind in "fi" if name in _WIDENING else kind in "fiu"
+
+
+def _widen(x: Traced, dtype: Any) -> Traced:
+    """Return bools and integers in the dtype in which NumPy adds or multiplies them, int64 unless `dtype` is given."""
+    wide = np.dtype(np.int64 if dtype is None else dtype)
+    return x.astype(wide, copy=False) if x.dtype.kind in "bi" and wide.kind == "i" else x
 
 
 for _name in REDUCTIONS:
@@ -250,10 +255,7 @@ def _handle_running(ufunc: np.ufunc) -> Callable[..., Any]:
     """Return the handler of a running sum or product along an axis."""
 
     def accumulate_array(x: Traced, axis: Any = None, dtype: Any = None) -> Any:
-        if dtype is None and x.dtype.kind in "bi":
-            dtype = np.int64  # to which NumPy widens
-        if dtype is not None and x.dtype.kind in "bi" and np.dtype(dtype).kind == "i":
-            x = x.astype(dtype, copy=False)
+        x = _widen(x, dtype)
         if axis is None or x.dtype.kind not in "fic" or np.dtype(dtype or x.dtype) != x.dtype:
             raise Untraceable
         made = np.empty(x.shape, x.dtype)

@@ -116,7 +116,7 @@ class Answers:
         self._count = 0
 
     def answer(self, tape: Tape, condition: Array) -> bool:
-        """Return the assumed value of a bool, of which a step makes sure; raise Asked without an assumption."""
+        """Return the assumed value of a bool, which a step checks; raise Asked without an assumption."""
         if self._count == len(self.given):
             raise Asked
         value = self.given[self._count]

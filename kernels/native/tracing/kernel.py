@@ -14,7 +14,7 @@ from .arrays import Filled, Traced, dispatch
 from .draws import TracedPhilox
 from .interface import Answers, Array, Asked, Tape, Untraceable
 
-_ERRORS = (ValueError, LookupError, ArithmeticError)  # that kernels raise for values
+_ERRORS = (ValueError, LookupError, ArithmeticError)  # raised by kernels that refuse values
 _MOST_TRIES = 24  # of answers to the questions of a kernel
 _MAKERS = frozenset({"zeros", "empty", "ones"})
 
@@ -70,7 +70,7 @@ def trace_kernel(
     """Append the steps of a kernel to a tape; return the arrays of the results, in order and with memory of their own.
 
     A kernel may ask for a truth value to check its inputs: if one answer always ends in an error, the other is assumed,
-    and a step makes sure of it in each iteration.
+    and a step checks it in each iteration.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ import numpy as np
 from .arrays import Traced, as_traced, handles, tape_of
 from .interface import Operand, Untraceable
 
-_MOST_COMPARED = 1 << 14  # pairs of a value and one that it may equal
+_MOST_COMPARED = 1 << 14  # pairs of elements that are compared for equality
 
 
 @handles(np.sort)
