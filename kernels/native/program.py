@@ -24,7 +24,9 @@ class Code(IntEnum):
     continue at the target numbered by the input, or at the last target; a bool chooses between two. PUSH: write a value
     to the slot of a series numbered by an integer. READ: read the slot of a series numbered by an integer; an empty
     slot reads as zeros of the shape in a third input, if present. ADD_PRODUCT: add the product of two matrices, the
-    first transposed, to a ProductSum. GET, PUT: read or write the element of a TensorArray numbered by an integer.
+    first transposed, to a ProductSum. GET, PUT: read or write the element of a TensorArray numbered by an integer; an
+    element to which nothing was written reads as zeros of the shape in a third of four inputs, if present; a gradient
+    array adds up what is written.
     NEST: write a range of slots of a series, as a series of its own, to the slot of another series numbered by a count.
     READ_NESTED: READ from the series in the slot numbered by the second input.
     """

@@ -269,10 +269,10 @@ class _Translator:
     def get(self, op: Operation) -> None:
         """Translate a read of an element of a TensorArray."""
         result = self.new(op.outputs[0].dtype, op.name, op)
-        array, index, *_ = self.values(op.inputs)  # all inputs: the flow orders the read after writes
+        array, index, _, *zeros = self.values(op.inputs)  # all inputs: the flow orders the read after writes
         shape = op.outputs[0].shape
         known = shape.as_tuple() if shape.is_fully_known else None
-        self.add(Code.GET, [array, index, self.count], [result], name=op.name, shape=known)
+        self.add(Code.GET, [array, index, *zeros, self.count], [result], name=op.name, shape=known)
         self.bind(op.outputs, [result])
 
     def put(self, op: Operation) -> None:
@@ -437,13 +437,15 @@ class _Translator:
         """Translate a Cond: each branch moves its results to the same registers."""
         first = num_results(op)
         results = [self.new(t.dtype, t.op.name, op) for t in op.outputs[:first]]
-        # Before the branches are translated, which append the PUSHes.
-        self.move_saved(op)
+        # Before the branches are translated, which append the PUSHes of values that they compute.
+        earlier = self.move_saved(op)
         choice = self.add(Code.SELECT, [self.value(op.inputs[0])])
         ends = []
         targets = []
-        for region in op.regions:
+        for region, pushed in zip(op.regions, earlier, strict=True):
             targets.append(len(self.instructions))
+            for value, series in pushed:
+                self.add(Code.PUSH, [self.value(value), self.slots[series]], [series])
             self.region(region)
             self.move(self.values(region.results), results)
             ends.append(self.add(Code.JUMP))
@@ -452,13 +454,23 @@ class _Translator:
             end.targets = (len(self.instructions),)
         self.bind(op.outputs[:first], results)
 
-    def move_saved(self, op: Operation) -> None:
-        """Move the saving of a branch's saved value into that branch, where the value is computed."""
+    def move_saved(self, op: Operation) -> list[list[tuple[Tensor, int]]]:
+        """Move the saving of a branch's saved value into that branch, where the value is computed.
+
+        Returns
+        -------
+        list of list of (Tensor, int)
+            For each branch, the values computed before the Cond, and the series that the branch writes them to.
+        """
+        earlier: list[list[tuple[Tensor, int]]] = [[] for _ in op.regions]
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
             if tensor in self.saved and saved.value is not None:
-                self.saved.setdefault(saved.value, []).extend(self.saved.pop(tensor))
-                if not op.regions[saved.branch].encloses(saved.value.region):
-                    raise NotNative(op, "saves in a branch what is made before it")
+                every = self.saved.pop(tensor)
+                if op.regions[saved.branch].encloses(saved.value.region):
+                    self.saved.setdefault(saved.value, []).extend(every)
+                else:
+                    earlier[saved.branch] += [(saved.value, series) for series in every]
+        return earlier
 
 
 @cache

@@ -153,6 +153,11 @@ class ArrayStorage(Elements, Resource):
         """Return the number of elements found, or likely made, by a loop of about `wanted` iterations."""
         return max(self.size, wanted) if self.may_grow() else self.count
 
+    def likely_shape(self) -> tuple[int, ...] | None:
+        """Return the shape of elements that are still to be written, as far as earlier ones tell, or None."""
+        known = self.written_shape() if self.exact is None else self.exact
+        return self.primal.likely_shape() if known is None and self.primal is not None else known
+
     def takes(self, shape: tuple[int, ...]) -> bool:
         """Return True if values of this shape may be written."""
         return shape == self.exact or self.element_shape.includes(Shape(shape))
