@@ -190,7 +190,8 @@ class _Translator:
         """Return the register of a tensor from outside."""
         if self.is_inside(tensor) or may_be_dead(tensor):
             raise NotNative(tensor.op, "gives what may not be there")
-        if tensor.op.is_constant:
+        # A constant with control inputs tells when they are done, so the program waits for it.
+        if tensor.op.is_constant and not tensor.op.control_inputs:
             return self.constant(tensor)
         self.captures.append(tensor)
         self.of[tensor] = register = self.new(tensor.dtype, tensor.op.name)
