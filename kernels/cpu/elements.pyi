@@ -33,7 +33,7 @@ class Elements:
         """Number of elements."""
 
     whole: Any
-    primal: Any
+    adds: bool
 
     def likely_shape(self) -> tuple[int, ...] | None:
         """Return the shape of elements that are still to be written, as far as earlier ones tell, or None."""

@@ -20,6 +20,11 @@ cdef enum Code:  # as in `kernels/native/program.py`
     PUT
     NEST
     READ_NESTED
+    GATHER
+    SCATTER
+    STACK
+    UNSTACK
+    NEW
 
 
 cdef struct Instruction:

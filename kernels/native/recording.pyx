@@ -29,9 +29,10 @@ from tagloom.kernels.cpu.product_sum cimport ProductSum
 from tagloom.kernels.cpu.ufuncs cimport all_scalars, loop_in, run_arrays, run_scalars
 from tagloom.kernels.native.calls cimport leave_call, names_of_calls
 from tagloom.kernels.native.compiled cimport (
-    ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, UNLESS, CompiledProgram,
-    Instruction,
+    ADD_PRODUCT, COMPUTE, COUNT, GATHER, GET, JUMP, MOVE, NEST, NEW, PUSH, PUT, READ, READ_NESTED, SCATTER, STACK,
+    UNLESS, UNSTACK, CompiledProgram, Instruction,
 )
+from tagloom.kernels.native.element_access cimport record_gather, record_get, record_new, record_put, record_scatter
 from tagloom.kernels.native.in_place cimport place_rows
 from tagloom.kernels.native.moving cimport make_home, record_move, straighten
 from tagloom.kernels.native.run cimport (
@@ -44,7 +45,6 @@ from tagloom.kernels.native.parts cimport record_part
 from tagloom.kernels.native.sums cimport record_add
 from tagloom.kernels.native.tape cimport record_trace
 from tagloom.kernels.native.team cimport most_shares, share
-from tagloom.kernels.native.tensor_arrays cimport record_get, record_put
 from tagloom.kernels.scheduler.series cimport Series
 
 cnp.import_array()
@@ -166,6 +166,12 @@ cdef int _record_all(Run run) except -1:
             record_get(run, each)
         elif each.code == PUT:
             record_put(run, each)
+        elif each.code == GATHER or each.code == STACK:
+            record_gather(run, each)
+        elif each.code == SCATTER or each.code == UNSTACK:
+            record_scatter(run, each)
+        elif each.code == NEW:
+            record_new(run, each)
         elif each.code == COUNT:
             add_step(run, ADD_ONE).operands[0] = run.registers[each.outputs[0]].cell
         else:

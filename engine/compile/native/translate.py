@@ -23,9 +23,9 @@ from ...ir.traits import Role
 from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
 from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead, refuse_swapping
 from .rules import ON_CPU, Rules
+from .tensor_arrays import ACCESSES, translate_access
 
 _OUTSIDE = -2  # in place of a loop, for registers that are written only once per run
-_COUNTED = frozenset({"GET", "PUT"})  # instructions whose error messages name the iteration
 
 
 def translate(op: Operation, switches: Switches, rules: Rules = ON_CPU) -> tuple[NativeProgram, list[Tensor]]:
@@ -36,7 +36,7 @@ def translate(op: Operation, switches: Switches, rules: Rules = ON_CPU) -> tuple
     NotNative
         If an operation in the loop cannot be part of a program.
     """
-    return _Translator([op], switches, rules=rules).whole_loop()
+    return Translator([op], switches, rules=rules).whole_loop()
 
 
 def translate_cluster(
@@ -54,10 +54,10 @@ def translate_cluster(
     NotNative
         If an operation cannot be part of a program.
     """
-    return _Translator(operations, switches, computations).whole_cluster(results)
+    return Translator(operations, switches, computations).whole_cluster(results)
 
 
-class _Translator:
+class Translator:
     """Translator of a loop or cluster.
 
     Attributes
@@ -112,8 +112,6 @@ class _Translator:
         self.count = -1  # register that counts the iterations of the innermost loop
         self.special = {
             Code.ADD_PRODUCT: self.add_product,
-            Code.GET: self.get,
-            Code.PUT: self.put,
             Code.READ: self.read,
             Code.READ_NESTED: self.read_series,
         }
@@ -242,7 +240,8 @@ class _Translator:
         elif op.role in (Role.IDENTITY, Role.MAYBE_GET):
             self.bind(op.outputs, [self.value(op.inputs[0])])
         elif (instruction := op.rule(RunsAs)) is not None:
-            self.special[Code[instruction.code]](op)
+            special = self.special.get(Code[instruction.code])
+            special(op) if special is not None else translate_access(self, op)
         else:
             self.compute(op)
 
@@ -259,28 +258,19 @@ class _Translator:
         for tensor, register in zip(tensors, registers, strict=True):
             self.of[tensor] = register
             for series in self.saved.get(tensor, ()):
-                self.add(Code.PUSH, [register, self.slots[series]], [series])
+                self.push(register, series, tensor)
+
+    def push(self, register: int, series: int, tensor: Tensor) -> None:
+        """Append the PUSH of a tensor to save; NotNative for a TensorArray that the program makes itself."""
+        if tensor.dtype in HANDLES and tensor.op.rule(RunsAs) is not None:
+            raise NotNative(tensor.op, "is saved for a gradient")
+        self.add(Code.PUSH, [register, self.slots[series]], [series])
 
     def add_product(self, op: Operation) -> None:
         """Translate the addition of a product to a running sum, whose register stays the same."""
         inputs = self.values(op.inputs)
         self.add(Code.ADD_PRODUCT, inputs)
         self.bind(op.outputs, inputs[:1])
-
-    def get(self, op: Operation) -> None:
-        """Translate a read of an element of a TensorArray."""
-        result = self.new(op.outputs[0].dtype, op.name, op)
-        array, index, _, *zeros = self.values(op.inputs)  # all inputs: the flow orders the read after writes
-        shape = op.outputs[0].shape
-        known = shape.as_tuple() if shape.is_fully_known else None
-        self.add(Code.GET, [array, index, *zeros, self.count], [result], name=op.name, shape=known)
-        self.bind(op.outputs, [result])
-
-    def put(self, op: Operation) -> None:
-        """Translate a write of an element of a TensorArray, whose flow stays the same."""
-        *inputs, flow = self.values(op.inputs)
-        self.add(Code.PUT, [*inputs, self.count], name=op.name)
-        self.bind(op.outputs, [flow])
 
     def read(self, op: Operation) -> None:
         """Translate a read of a value saved by another loop."""
@@ -397,11 +387,11 @@ class _Translator:
         pairs = [pair for pair in pairs if self.registers[pair[1]][1] is not None]
         self.add(Code.MOVE, [source for source, _ in pairs], [target for _, target in pairs])
 
-    def zero(self) -> int:
+    def zero(self, dtype: DType = dtypes.int64) -> int:
         """Return the register of a constant 0."""
-        register = self.new(dtypes.int64)
+        register = self.new(dtype)
         self.loops[register] = _OUTSIDE
-        self.constants[register] = np.zeros((), np.int64)
+        self.constants[register] = np.zeros((), dtype.numpy)
         return register
 
     def begin_saving(self, op: Operation) -> list[Tensor]:
@@ -432,7 +422,7 @@ class _Translator:
             if not body.encloses(tensor.region):
                 register = self.value(tensor)
                 for series in self.saved.get(tensor, ()):
-                    self.add(Code.PUSH, [register, self.slots[series]], [series])
+                    self.push(register, series, tensor)
 
     def cond(self, op: Operation) -> None:
         """Translate a Cond: each branch moves its results to the same registers."""
@@ -446,7 +436,7 @@ class _Translator:
         for region, pushed in zip(op.regions, earlier, strict=True):
             targets.append(len(self.instructions))
             for value, series in pushed:
-                self.add(Code.PUSH, [self.value(value), self.slots[series]], [series])
+                self.push(self.value(value), series, value)
             self.region(region)
             self.move(self.values(region.results), results)
             ends.append(self.add(Code.JUMP))
@@ -483,7 +473,7 @@ def _has_llvm() -> bool:
 def _is_counted(op: Operation) -> bool:
     """Return True if the loop needs the number of the iteration."""
     inside = (inner.rule(RunsAs) for region in op.regions for inner in region.walk())
-    return bool(saved_outputs(op)) or any(each is not None and each.code in _COUNTED for each in inside)
+    return bool(saved_outputs(op)) or any(each is not None and each.code in ACCESSES for each in inside)
 
 
 def _mark_last(
