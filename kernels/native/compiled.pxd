@@ -25,6 +25,7 @@ cdef enum Code:  # as in `kernels/native/program.py`
     STACK
     UNSTACK
     NEW
+    PUSH_AT
 
 
 cdef struct Instruction:

@@ -9,9 +9,5 @@ cdef enum Transfer:  # direction in which a step copies
     TO_ROW
 
 
-cdef int record_get(Run run, const Instruction* each) except -1
-cdef int record_put(Run run, const Instruction* each) except -1
-cdef int record_gather(Run run, const Instruction* each) except -1
-cdef int record_scatter(Run run, const Instruction* each) except -1
-cdef int record_new(Run run, const Instruction* each) except -1
+cdef bint record_access(Run run, const Instruction* each) except -1
 cdef Transfer transfer_in(const Step* step) noexcept nogil

@@ -19,7 +19,7 @@ from tagloom.kernels.cpu.arrays cimport (
     is_plain, new_array,
 )
 from tagloom.kernels.cpu.elements cimport READ, WRITTEN, Slot
-from tagloom.kernels.native.compiled cimport GATHER, SCATTER, STACK, UNSTACK, Instruction
+from tagloom.kernels.native.compiled cimport GATHER, GET, NEW, PUT, SCATTER, STACK, UNSTACK, Instruction
 from tagloom.kernels.native.run cimport (
     CALL, LATER, NO, YES, Act, Refusal, Register, Run, Step, Verdict, add_step, checked, data_of, is_element,
     most_value_bytes, new_cell, point_to, type_of,
@@ -46,7 +46,24 @@ cdef struct Many:  # elements that a step reads or writes
     npy_intp index_size  # bytes of an index
 
 
-cdef int record_get(Run run, const Instruction* each) except -1:
+cdef bint record_access(Run run, const Instruction* each) except -1:
+    """Record an access to elements, or the making of an array; return False for other instructions."""
+    if each.code == GET:
+        _record_get(run, each)
+    elif each.code == PUT:
+        _record_put(run, each)
+    elif each.code == GATHER or each.code == STACK:
+        _record_gather(run, each)
+    elif each.code == SCATTER or each.code == UNSTACK:
+        _record_scatter(run, each)
+    elif each.code == NEW:
+        _record_new(run, each)
+    else:
+        return False
+    return True
+
+
+cdef int _record_get(Run run, const Instruction* each) except -1:
     """Record the read of an element."""
     cdef TensorArrayRun array = open_array(run, each.inputs[0])
     cdef Register* made = &run.registers[each.outputs[0]]
@@ -139,7 +156,7 @@ cdef Verdict _check_sizes(const Step* step) noexcept nogil:
     return YES
 
 
-cdef int record_put(Run run, const Instruction* each) except -1:
+cdef int _record_put(Run run, const Instruction* each) except -1:
     """Record the write of an element."""
     cdef TensorArrayRun array = open_array(run, each.inputs[0])
     cdef Register* source = &run.registers[each.inputs[2]]
@@ -175,7 +192,7 @@ cdef Step* _step(Run run, const Instruction* each, TensorArrayRun array, Act act
     return step
 
 
-cdef int record_gather(Run run, const Instruction* each) except -1:
+cdef int _record_gather(Run run, const Instruction* each) except -1:
     """Record the read of several elements, by their numbers or all of them, as rows of an array."""
     cdef TensorArrayRun array = open_array(run, each.inputs[0])
     cdef bint is_stack = each.code == STACK
@@ -202,7 +219,7 @@ cdef int record_gather(Run run, const Instruction* each) except -1:
     return 0
 
 
-cdef int record_scatter(Run run, const Instruction* each) except -1:
+cdef int _record_scatter(Run run, const Instruction* each) except -1:
     """Record the write of the rows of an array to several elements, by their numbers or one after the other."""
     cdef TensorArrayRun array = open_array(run, each.inputs[0])
     cdef int k = 1 if each.code == UNSTACK else 2
@@ -254,7 +271,7 @@ cdef Step* _step_of_many(
     return step
 
 
-cdef int record_new(Run run, const Instruction* each) except -1:
+cdef int _record_new(Run run, const Instruction* each) except -1:
     """Record that an array is made anew, without elements that were accessed."""
     cdef TensorArrayRun array = make_array(run, each)
     cdef bint is_gradient = array.primal is not None

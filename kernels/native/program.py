@@ -30,7 +30,8 @@ class Code(IntEnum):
     NEST: write a range of slots of a series, as a series of its own, to the slot of another series numbered by a count.
     READ_NESTED: READ from the series in the slot numbered by the second input. GATHER, SCATTER: GET and PUT of several
     elements, by a vector of integers. STACK, UNSTACK: the same of all elements. NEW: make a TensorArray of a size, or the
-    gradient array of a TensorArray; no other program sees it.
+    gradient array of a TensorArray; no other program sees it. PUSH_AT: PUSH to the slot numbered by the sum of two
+    integers.
     """
 
     COMPUTE = 0
@@ -51,6 +52,7 @@ class Code(IntEnum):
     STACK = 15
     UNSTACK = 16
     NEW = 17
+    PUSH_AT = 18
 
 
 class PythonKernel(Protocol):
@@ -151,7 +153,8 @@ class Instruction:
     name : str
         Name of the original operation, if used in errors or statistics.
     is_maybe : bool
-        For a READ, True if the slot may be empty; then the output is not used.
+        For a READ, True if the slot may be empty; then the output is not used. For a NEST, True if the slots were not
+        written one after the other.
     is_last : bool
         For a READ, True if no other READ has the slot, which may then be released.
     shape : tuple of int or None
@@ -294,6 +297,7 @@ class NativeProgram:
             Code.UNLESS: f"unless {inputs} jump {targets}",
             Code.SELECT: f"select {inputs} of {targets}",
             Code.PUSH: f"push {inputs} to {outputs}",
+            Code.PUSH_AT: f"push {inputs} to {outputs}",
             Code.ADD_PRODUCT: f"add product {inputs}",
             Code.GET: f"{outputs} = get {inputs}",
             Code.PUT: f"put {inputs}",

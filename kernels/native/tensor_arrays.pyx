@@ -279,7 +279,7 @@ cdef int close_tensor_arrays(Run run) except -1:
             if state.slots[i].done & WRITES:
                 last = i
         if state.adds:
-            array.elements.grow(state.reached)
+            array.elements.grow(max(state.reached, <int64_t>array.elements.most_elements(0)))
         if _leave_sums(array, last + 1) if state.adds and last >= 0 else _leave_rows(array, last + 1):
             continue
         if last >= 0:

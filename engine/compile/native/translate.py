@@ -17,7 +17,7 @@ from ...ir.loops import change_of
 from ...ir.operation import Operation
 from ...ir.region import Region
 from ...ir.rules.native import RunsAs
-from ...ir.structured import num_results, saved_outputs
+from ...ir.structured import SavedOutput, num_results, saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
@@ -76,6 +76,8 @@ class Translator:
         For a series saved in another series, the outer series and the slot.
     placed : list of (int, Tensor, Tensor)
         Saves with an index: the series, the value and the slot.
+    places : dict of int to Tensor
+        By series that holds series, the slot of a save with an index.
     results : dict of Tensor to int
         The registers of the outermost loop's saved outputs.
     """
@@ -108,6 +110,7 @@ class Translator:
         self.flat: dict[Operation, int] = {}
         self.parts: dict[Tensor, tuple[int, int]] = {}
         self.placed: list[tuple[int, Tensor, Tensor]] = []
+        self.places: dict[int, Tensor] = {}
         self.results: dict[Tensor, int] = {}
         self.count = -1  # register that counts the iterations of the innermost loop
         self.special = {
@@ -328,10 +331,12 @@ class Translator:
         self.bind(body.params, variables)
         self.save_what_is_there(body, saved)
         self.region(body)
-        if op is self.op:
-            # At the end of the body: only now have all values and indices been computed.
-            for series, value, index in self.placed:
-                self.add(Code.PUSH, self.values([value, index]), [series])
+        # At the end of the body: only now have all values and indices been computed.
+        for series, value, index in self.placed if op is self.op else ():
+            self.add(Code.PUSH, self.values([value, index]), [series])
+        for first, rows, _, saved in nests:
+            if saved.index is not None and saved.value is not None:
+                self.add(Code.PUSH_AT, [*self.values([saved.value, saved.index]), first], [rows])
         self.move(self.values(body.results), variables)
         for count in (*counts, *([self.flat[op]] if op in self.flat else [])):
             # Counted after the moves and before the jump: PUSH and GET of this iteration have used the old number.
@@ -352,7 +357,7 @@ class Translator:
             self.flat = {loop: self.new(dtypes.int64, f"{loop.name}/all") for loop in inner}
         return list(self.flat.values()) if op is self.op else []
 
-    def begin_nests(self, op: Operation) -> list[tuple[int, int, list[int]]]:
+    def begin_nests(self, op: Operation) -> list[tuple[int, int, list[int], SavedOutput]]:
         """Create series for all runs of an inner loop; return each with the run's first slot and its targets."""
         nests = []
         # All runs of the inner loop share a series: the slots of this run begin at the count of the earlier runs.
@@ -362,19 +367,22 @@ class Translator:
             if saved.kind == "trip":
                 continue
             outer = self.saved.pop(tensor, None)
-            if outer is None or saved.index is not None or saved.value is None:
+            if outer is None or saved.value is None:
                 raise NotNative(op, "saves values that are not saved by the loop around it")
             rows = self.new(tensor.dtype, tensor.name)
             self.slots[rows] = self.flat[op]
-            self.saved.setdefault(saved.value, []).append(rows)
-            nests.append((first, rows, outer))
+            if saved.index is None:
+                self.saved.setdefault(saved.value, []).append(rows)
+            nests.append((first, rows, outer, saved))
         return nests
 
-    def end_nests(self, op: Operation, nests: list[tuple[int, int, list[int]]], count: int) -> None:
+    def end_nests(self, op: Operation, nests: list[tuple[int, int, list[int], SavedOutput]], count: int) -> None:
         """Append the slots written in a run of an inner loop to outer series, and bind the trip count."""
-        for first, rows, outer in nests:
+        for first, rows, outer, saved in nests:
             for series in outer:
-                self.add(Code.NEST, [first, self.flat[op], self.slots[series], rows], [series])
+                slot = self.value(self.places[series]) if series in self.places else self.slots[series]
+                is_placed = saved.index is not None
+                self.add(Code.NEST, [first, self.flat[op], slot, rows], [series], is_maybe=is_placed)
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
             if saved.kind == "trip":
                 self.bind([tensor], [count])
@@ -410,8 +418,10 @@ class Translator:
                 continue
             self.results[tensor] = series = self.new(tensor.dtype, tensor.name)
             self.slots[series] = self.count
-            if saved.index is None:
+            if saved.index is None or saved.value.dtype in HANDLES:
                 self.saved.setdefault(saved.value, []).append(series)
+                if saved.index is not None:
+                    self.places[series] = saved.index
             else:
                 self.placed.append((series, saved.value, saved.index))
         return list(dict.fromkeys(tensors))
