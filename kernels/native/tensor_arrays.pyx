@@ -4,7 +4,7 @@ The run notes the addresses of elements and writes to memory of its own. The arr
 so that a run that gives up leaves them unchanged.
 
 An array with a primal is a gradient array: repeated writes add up in memory of the run, elements that nobody wrote read
-as zeros, and an index behind the last element makes the array longer.
+as zeros, and an index after the last element makes the array longer.
 """
 
 cimport cython

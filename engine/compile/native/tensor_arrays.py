@@ -20,7 +20,7 @@ _FLOWS = {Code.GET: 2, Code.GATHER: 2, Code.STACK: 1}  # numbers of the inputs t
 
 
 def translate_access(t: Translator, op: Operation) -> None:
-    """Translate an operation on a TensorArray; NotNative where the device has no kernel, or the handle is a variable."""
+    """Translate an operation on a TensorArray; NotNative where the device has no kernel."""
     code = _code_of(t, op)
     if code in _FLOWS:
         _read(t, op, code)
@@ -58,7 +58,7 @@ def _make(t: Translator, op: Operation) -> None:
     handle = t.new(op.outputs[0].dtype, op.name, op)
     first, *flow = t.values(op.inputs)
     options: tuple[Any, ...] = ()
-    if op.type == "TensorArrayNew":
+    if "sums" in op.attrs:
         attrs = op.attrs
         if attrs["swappable"] or attrs["dtype"].numpy is None:
             raise NotNative(op, "makes an array of elements that may be elsewhere")

@@ -99,7 +99,6 @@ def _make_tensor_array(
     array_name: str,
     swappable: bool,
     accepts_host_rows: bool,
-    sums: bool,
     **options: Any,
 ) -> tuple[ArrayStorage, Any]:
     """Make the storage of an array for the step, and its flow; TensorArrayError for a negative size."""
@@ -112,7 +111,7 @@ def _make_tensor_array(
             hint="leave size out for an array that grows as elements are written",
         )
     rules = ElementRules(Shape(element_shape), **options)
-    array = ArrayStorage(dtype, int(size), rules, name=array_name or context.operation, sums=sums, xp=xp)
+    array = ArrayStorage(dtype, int(size), rules, name=array_name or context.operation, xp=xp)
     step = context.step
     # Freed at the end of the step, also of a step without a TensorArrayClose.
     step.resources.add_to_step(step.number, array)
