@@ -107,7 +107,8 @@ from .frontend.state.vocabularies import (
 )
 from .gradients.api import gradients
 from .gradients.hessian import hessians
-from .gradients.jacobian import batch_jacobian, hessian_vector_product, jacobian, jvp
+from .gradients.jacobian import batch_jacobian, hessian_vector_product, jacobian
+from .gradients.jvp import jvp
 from .ir.apply import constant, convert_to_tensor
 from .ir.gradient_overrides import RegisterGradient
 from .ir.graph import Graph
