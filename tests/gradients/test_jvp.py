@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.compile.simplify.prune import prune
+from tagloom.ir.program import Program
 
 from tests.gradients.building import Dynamic, assert_near, choose, repeat, scalar, unknown
 from tests.gradients.nested_programs import PROGRAMS
@@ -55,8 +57,11 @@ def of_rows(x):
 
 def of_a_growing_variable(x):
     n = unknown(np.int32(2))
-    step = lambda i, a: (i + 1, tg.concat([a, a[-1:] * x[0]], 0))
-    return tg.while_loop(lambda i, a: i < n, step, [0, x], [tg.Shape([]), tg.Shape([None])])[1]
+
+    def body(i, a):
+        return i + 1, tg.concat([a, a[-1:] * x[0]], 0)
+
+    return tg.while_loop(lambda i, a: i < n, body, [0, x], [tg.Shape([]), tg.Shape([None])])[1]
 
 
 def of_a_swapped_loop(x):
@@ -189,16 +194,26 @@ def test_reverse_over_forward_and_forward_over_forward(run, program):
 @pytest.mark.parametrize("program", [by_scan, of_some_elements, NESTED[4]])
 def test_forward_over_reverse_is_the_product_with_the_hessian(run, program):
     x = unknown(X)
-    loss = lambda x: tg.reduce_sum(tg.sin(program(x)))
+
+    def loss(x):
+        return tg.reduce_sum(tg.sin(program(x)))
+
     product = tg.jvp(lambda x: tg.gradients(loss(x), [x])[0], (x,), (V,))[1]
     assert_near(run(product), run(tg.hessian_vector_product(loss(x), x, V)[0]))
 
 
 def test_third_order_by_three_ways(run):
     x = scalar(0.6)
-    f = lambda x: tg.fori_loop(0, 4, lambda i, y: tg.sin(y) * x, x)
-    along = lambda f: lambda x: tg.jvp(f, (x,), (tg.ones_like(x),))[1]
-    back = lambda f: lambda x: tg.gradients(f(x), [x])[0]
+
+    def f(x):
+        return tg.fori_loop(0, 4, lambda i, y: tg.sin(y) * x, x)
+
+    def along(f):
+        return lambda x: tg.jvp(f, (x,), (tg.ones_like(x),))[1]
+
+    def back(f):
+        return lambda x: tg.gradients(f(x), [x])[0]
+
     ways = [along(along(along(f))), back(along(back(f))), along(back(along(f))), back(back(back(f)))]
     found = run([way(x) for way in ways])
     assert_near(found, [found[-1]] * 4)
@@ -236,9 +251,10 @@ def test_what_does_not_move_is_zero(run):
 
 
 def test_loops_without_back_prop_are_constant(run):
-    f = lambda x: tg.fori_loop(0, 3, lambda i, a: a * x, x, back_prop=False) * x
-    x = scalar(2.0)
-    assert run(tg.jvp(f, (x,), (1.0,))[1]) == 16.0
+    def f(x):
+        return tg.fori_loop(0, 3, lambda i, a: a * x, x, back_prop=False) * x
+
+    assert run(tg.jvp(f, (scalar(2.0),), (1.0,))[1]) == 16.0
 
 
 def test_overridden_gradients_hold(run, graph):
@@ -254,16 +270,25 @@ def test_overridden_gradients_hold(run, graph):
 
 def test_inside_of_loops_and_branches(run):
     x = scalar(0.5)
-    newton = lambda x, f: x - (lambda y, slope: y / slope)(*tg.jvp(f, (x,), (tg.ones_like(x),)))
-    f = lambda x: choose(True, lambda: tg.fori_loop(0, 2, lambda i, y: y * x, x), lambda: x) - 2.0
-    root = repeat(30, lambda i, x: (newton(x, f),), x + 1.0)[0]
-    assert_near(run(root), 2.0 ** (1 / 3))
+
+    def f(x):
+        return choose(True, lambda: tg.fori_loop(0, 2, lambda i, y: y * x, x), lambda: x) - 2.0
+
+    def newton(i, x):
+        y, slope = tg.jvp(f, (x,), (tg.ones_like(x),))
+        return (x - y / slope,)
+
+    root = repeat(30, newton, x + 1.0)[0]
+    assert_near([run(root)], [2.0 ** (1 / 3)])
 
 
 def test_arrays_from_outside(run):
     x = unknown(X)
     array = tg.TensorArray("float64", 4).write(3, tg.constant(2.0, "float64"))
-    f = lambda x: array.write(0, x[0]).write(1, x[1] * x[0]).write(2, x[2]).stack()
+
+    def f(x):
+        return array.write(0, x[0]).write(1, x[1] * x[0]).write(2, x[2]).stack()
+
     assert_near(run(tg.jvp(f, (x,), (V,))[1]), [V[0], V[0] * X[1] + X[0] * V[1], V[2], 0.0])
 
 
@@ -277,6 +302,7 @@ def test_effects_happen_once(run):
 
     def body(i, y):
         noted = tg.py_function(note, [y], "float64")
+        noted.set_shape([])
         return y * x + tg.stop_gradient(noted * 0.0)
 
     y, moved = tg.jvp(lambda y: tg.fori_loop(0, 3, lambda i, y: body(i, y), y), (x,), (1.0,))
@@ -308,8 +334,7 @@ def test_forward_mode_loops_run_natively():
     assert [loop.not_native for loop in loops if loop.limited_by != "native"] == []
 
 
-@pytest.mark.parametrize("executor", ["machine", "reference"])
-def test_one_loop_carries_values_and_tangents_and_saves_nothing(executor):
+def test_one_loop_carries_values_and_tangents_and_saves_nothing():
     with tg.Graph().as_default() as graph:
         y, moved = build_loop(unknown(np.int32(40)))
     assert [op.type for op in graph.root.walk()].count("While") == 1
@@ -324,7 +349,7 @@ def test_memory_does_not_grow_with_the_iterations():
             fetches = build_loop(length)
         with tg.SyncSession(graph, settings=tg.Settings(straight=False)) as session:
             session.run(fetches)
-            peaks.append(session.statistics().memory.peak_bytes)
+            peaks.append(session.statistics().peak_bytes)
     assert peaks[1] <= peaks[0] * 1.5
 
 
@@ -332,18 +357,18 @@ def test_a_tangent_that_is_not_fetched_costs_nothing():
     with tg.Graph().as_default() as graph:
         x = tg.placeholder("float64", [])
         y, moved = tg.jvp(lambda x: tg.fori_loop(0, 3, lambda i, a: tg.sin(a), x), (x,), (1.0,))
-    from tagloom.compile.simplify.prune import prune
-    from tagloom.ir.program import Program
 
-    count = lambda fetches: len(list(prune(Program(graph, [x], fetches, [])).graph.root.walk()))
+    def count(fetches):
+        return len(list(prune(Program(graph, [x], fetches, [])).graph.root.walk()))
+
     assert count([y]) < count([y, moved])
 
 
 def test_what_a_gradient_needs_alone_is_taken_out():
     with tg.Graph().as_default() as graph:
         x = tg.placeholder("float64", [3])
-        moved = tg.jvp(lambda x: tg.softmax(x) ** 2.0, (x,), (V,))[1]
-    used = {moved.op}
+        y, moved = tg.jvp(lambda x: tg.softmax(x) ** 2.0, (x,), (V,))
+    used = {y.op, moved.op}
     for op in reversed(list(graph.root.walk())):
         if op in used:
             used.update(t.op for t in op.inputs)

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from ...base import nest
-from ...base.dtypes import int32
+from ...base.dtypes import int32, int64
 from ...base.errors import DtypeError, LoopVariableError, ShapeError, TagloomError
 from ...ir.apply import constant, convert_to_tensor
 from ...ir.entry import public
@@ -43,8 +43,8 @@ def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any, **opt
         value, of the same structure, dtypes and shapes.
     init : structure of Tensor
         Value before the first iteration: tensors, literals, arrays, TensorArrays, in nested containers.
-    parallel_iterations, back_prop, swap_memory, name, checkpoint_every : optional
-        As for :func:`while_loop`.
+    **options
+        `parallel_iterations`, `back_prop`, `swap_memory`, `name` and `checkpoint_every`, as for :func:`while_loop`.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def _convert_bounds(lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
     typed = [bound for bound in (lower, upper) if hasattr(bound, "dtype") and not isinstance(bound, np.generic)]
     dtype = convert_to_tensor(typed[0]).dtype if typed else int32
     if not typed and any(_exceeds(bound) for bound in (lower, upper)):
-        dtype = "int64"
+        dtype = int64
     first, stop = _convert_bound(lower, "lower", dtype), _convert_bound(upper, "upper", dtype)
     if first.dtype is not stop.dtype:
         raise DtypeError(
