@@ -148,6 +148,7 @@ def _match_structure(primals: Any, tangents: Any) -> list[Any]:
 
 
 def _convert_primal(leaf: Any) -> Tensor:
+    """Return a primal as a tensor; GraphError for a TensorArray."""
     if hasattr(leaf, "with_flow"):
         raise GraphError(
             "jvp does not differentiate by a TensorArray",

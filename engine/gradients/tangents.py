@@ -1,4 +1,4 @@
-"""Forward-mode differentiation: a walk that builds the tangent of each operation behind the operation.
+"""Forward-mode differentiation: a walk that builds the tangent of each operation after the operation.
 
 A While gains a loop variable for the tangent of each active variable, a Cond a result for the tangent of each active
 result, and a saved value a saved tangent. So the values and their tangents are computed by one loop, and no iteration
@@ -128,7 +128,7 @@ class _Forward:
         self.devices = scopes.current().device
 
     def visit_region(self, region: Region, start: int = 0) -> None:
-        """Visit the operations of a region in order, and put what their tangents need in front of their users."""
+        """Visit the operations of a region in order, and append the tangents of each after the operation."""
         operations = topological_order(region.operations[start:])
         # Taken out and put back one by one, so that the list stays in the order of data.
         del region.operations[start:]
@@ -156,17 +156,23 @@ class _Forward:
         makes_array = op.outputs[0].dtype is resource
         if not makes_array and all(t is None for t in given):
             return
-        rule = None if OVERRIDE in op.attrs else op.rule(Tangents)
         with scopes.within(device=(op.device, *self.devices)):
             given = [self._find_array(t) if t.dtype is resource else g for t, g in zip(op.inputs, given, strict=True)]
-            found = None if rule is None else rule.rule(op, given)
-            if found is None:
-                found = transpose_gradient(op, self._given_to(op, given)) if has_gradient(op) else []
+            found = self._build_tangents(op, given)
         for output, tangent in zip(op.outputs, found, strict=False):
             if tangent is not None and (output in self.active or output.dtype is resource):
                 self.tangents[output] = tangent if tangent.dtype is resource else with_static_shape(tangent, output)
 
-    def _given_to(self, op: Operation, given: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+    def _build_tangents(self, op: Operation, given: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+        """Return the tangents of the outputs, by the rule of the type or by transposing its gradient."""
+        # A replaced gradient replaces the rule too.
+        rule = None if OVERRIDE in op.attrs else op.rule(Tangents)
+        found = None if rule is None else rule.rule(op, given)
+        if found is not None:
+            return found
+        return transpose_gradient(op, self._drop_ignored(op, given)) if has_gradient(op) else []
+
+    def _drop_ignored(self, op: Operation, given: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
         depends = op.rule(DependsOn)
         if depends is None:
             return given
