@@ -51,7 +51,7 @@ def multilinear(*places: int) -> Tangents:
     return Tangents(push_product)
 
 
-def push_diagonal(op: Operation, given: Given) -> Sequence[Tensor | None] | None:
+def _push_diagonal(op: Operation, given: Given) -> Sequence[Tensor | None] | None:
     """Return the tangent of an elementwise function of one real operand: its Jacobian is its own transpose."""
     if op.inputs[0].dtype.is_complex or op.outputs[0].dtype.is_complex:
         return None
@@ -59,7 +59,7 @@ def push_diagonal(op: Operation, given: Given) -> Sequence[Tensor | None] | None
     return found
 
 
-def push_sum(op: Operation, given: Given) -> Sequence[Tensor] | None:
+def _push_sum(op: Operation, given: Given) -> Sequence[Tensor] | None:
     """Return the tangent of a sum or difference of two operands, the tangent of one if it has the shape of both."""
     x, y = given
     if x is not None and y is not None:
@@ -73,7 +73,7 @@ def push_sum(op: Operation, given: Given) -> Sequence[Tensor] | None:
     return [apply("Neg", tangent) if one == 1 and op.type == "Sub" else tangent]
 
 
-def push_sum_of_all(op: Operation, given: Given) -> Sequence[Tensor]:
+def _push_sum_of_all(op: Operation, given: Given) -> Sequence[Tensor]:
     """Return the tangent of a sum of tensors of one shape: the sum of the tangents that are not zero."""
     moving = [t for t in given if t is not None]
     return moving if len(moving) == 1 else repeat_operation(op, moving)
@@ -86,6 +86,6 @@ def repeat_operation(op: Operation, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 LINEAR = linear()
 LINEAR_IN_FIRST = linear(0)
-DIAGONAL = Tangents(push_diagonal)
-SUM = Tangents(push_sum)
-SUM_OF_ALL = Tangents(push_sum_of_all)
+DIAGONAL = Tangents(_push_diagonal)
+SUM = Tangents(_push_sum)
+SUM_OF_ALL = Tangents(_push_sum_of_all)
