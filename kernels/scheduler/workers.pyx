@@ -5,7 +5,7 @@ perhaps in several parts. The threads take a part of each session in turn, and t
 their submission. Finished tasks go to the inbox of their step. The step looks there while draining, waits there for a
 moment when idle, or is notified through a file descriptor watched by its event loop.
 
-A step that ends early takes back parts not taken up; its arrays stay until the threads are done with the others.
+A step ending early takes back parts not taken up; its arrays stay until the threads are done with the others.
 
 See docs/design/0006-cores.md and docs/design/0046-sessions-that-share.md.
 """
@@ -62,7 +62,7 @@ def ask_for_long_slices():
 
 @cython.no_gc_clear  # a thread may be at work on the objects that it keeps
 cdef class OffloadedWork:
-    """An instance whose work is on its way, and the arrays that the work reads and writes."""
+    """An instance whose work is on its way, and the arrays read and written by the work."""
 
     def __dealloc__(self):
         for o in range(self.num_outputs):
@@ -103,7 +103,7 @@ cdef int unpack(Machine* m, OffloadedWork offload) except -1:
 
 
 cdef class WorkerThreads:
-    """Threads that sessions share; they start with the first work.
+    """Threads shared by sessions; they start with the first work.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ cdef class Workers:
     ----------
     threads : WorkerThreads
     seconds : float
-        Least expected time of a kernel that is handed over.
+        Least expected time of a kernel for the threads.
     """
 
     def __cinit__(self, WorkerThreads threads not None, double seconds):
@@ -219,11 +219,11 @@ cdef class Workers:
 
     @property
     def orphaned(self):
-        """Number of kernels at work for steps that are gone; the arrays of ended ones are released."""
+        """Number of kernels at work for steps already gone; the arrays of kernels at their end are released."""
         return self._release_orphans()
 
     cdef Py_ssize_t _release_orphans(self) except -1:
-        """Release the arrays of the orphans that have ended; return how many have not."""
+        """Release the arrays of ended orphans; return the number of orphans still at work."""
         cdef Task* task = self.collect(&self.orphans, 0)
         while task != NULL:
             offload = <OffloadedWork>task.offload
@@ -271,8 +271,8 @@ cdef class Workers:
         return 0
 
     cdef bint _take_back(self, Task* task) noexcept nogil:
-        """Take the parts that no thread has taken out of the line; return True if some are left, which go to the
-        orphans.
+        """Take the parts not taken by a thread out of the line; return True if parts are left at threads, whose task
+        is then an orphan.
         """
         cdef Task** place = &self.line.first
         cdef Task* before = NULL
@@ -294,7 +294,7 @@ cdef class Workers:
         return task.left != 0
 
     cdef void submit(self, OffloadedWork offload, Inbox* inbox) noexcept:
-        """Hand over to the threads an OffloadedWork, which must stay alive until it is collected."""
+        """Hand over to the threads an OffloadedWork, which must stay alive until collected."""
         cdef Task* task = &offload.task
         cdef bint seen  # by a thread that is awake
         task.offload = <void*>offload
@@ -322,7 +322,7 @@ cdef class Workers:
         """Return True if work of an expected time is worth handing over; the threads run then.
 
         Where nothing else of its step can go on (`is_last`) and no other step is under way, waking up a thread takes as
-        long as many a kernel. So the drain does works that no two threads would share, or that it can leave unfinished.
+        long as many a kernel. So the drain does works of a single part, and works which can be left unfinished.
         """
         cdef bint is_alone = is_last and self.threads.num_inboxes <= 1
         cdef bint is_lone = is_alone and (work.parts == 1 or work.arguments[UNFINISHED] != 0)
@@ -331,7 +331,7 @@ cdef class Workers:
         return self.threads.start()
 
     cdef Task* collect(self, Inbox* inbox, double seconds) noexcept:
-        """Return the tasks that are done, in a list; wait for the first for some time."""
+        """Return the finished tasks, in a list; wait for the first for some time."""
         cdef timespec end
         cdef Task* done
         if seconds > 0 and self.pool.busy + self.pool.offered < self.count:  # there may be a core that is free
@@ -354,7 +354,7 @@ cdef class Workers:
         return done
 
     cdef void watch(self, Inbox* inbox, int64_t time) noexcept:
-        """Look at an inbox for some time before sleeping; where that was in vain, not for the next times."""
+        """Look at an inbox for some time before sleeping; after a look in vain, not for the next times."""
         if self.vain > 0:
             self.vain -= 1
             return
@@ -364,7 +364,8 @@ cdef class Workers:
             self.vain = IN_VAIN
 
     cdef bint arm(self, Inbox* inbox, int descriptor) noexcept:
-        """Ask for a write to a descriptor at the next arrival; return False, with nothing done, if there has been one.
+        """Ask for a write to a descriptor at the next arrival; return False, with nothing asked, if a task has arrived
+        already.
         """
         cdef bint empty
         pthread_mutex_lock(&self.pool.lock)
@@ -375,9 +376,9 @@ cdef class Workers:
 
 
 cdef inline void _keep_apart(Pool* pool, int number, int64_t now, int64_t* moved) noexcept nogil:
-    """Move a thread off a core where another one ran last.
+    """Move a thread off a core where another thread ran last.
 
-    Linux leaves threads with common sleep and wake-up times on one core for many steps, though others are idle.
+    Linux leaves threads with common sleep and wake-up times on the same core for many steps, though others are idle.
     """
     cdef int core = tagloom_core(), i
     pool.cores[number] = core
@@ -455,7 +456,7 @@ cdef inline void _join_ring(Pool* pool, Line* line) noexcept nogil:
 
 
 cdef inline void _leave_ring(Pool* pool, Line* line) noexcept nogil:
-    """Take out a line that has no work any more."""
+    """Take out a line without work."""
     cdef Line** place = &pool.first
     cdef Line* before = NULL
     while place[0] != line:
@@ -467,7 +468,7 @@ cdef inline void _leave_ring(Pool* pool, Line* line) noexcept nogil:
 
 
 cdef inline void _rotate(Pool* pool, bint is_taken) noexcept nogil:
-    """Move on to the next session; the first task of this one leaves its line if all its parts are taken."""
+    """Move on to the next session; the first task of this session leaves its line if all its parts are taken."""
     cdef Line* line = pool.first
     if is_taken:
         line.first = line.first.next
@@ -481,7 +482,7 @@ cdef inline void _rotate(Pool* pool, bint is_taken) noexcept nogil:
 
 
 cdef inline void _arrive(Task* task) noexcept nogil:
-    """Put a finished task into its inbox and notify the step that waits there."""
+    """Put a finished task into its inbox and notify the step waiting there."""
     cdef Inbox* inbox = task.inbox
     cdef int64_t one = 1
     task.next = inbox.done
