@@ -64,7 +64,7 @@ cdef class RunTape:
         append_sort(self.run, array, is_stable)
 
     def order_rows(self, source, places, bint is_stable):
-        """Append the sorting positions of elements along the last axis; both arrays are in order."""
+        """Append an argsort of elements along the last axis; both arrays are in order."""
         append_order(self.run, source, places, is_stable)
 
     def apply_ufunc(self, ufunc, list inputs, list outputs):
@@ -96,7 +96,7 @@ cdef class RunTape:
         append_take(self.run, table, numbers, target)
 
     def put_rows(self, table, list numbers, source, ufunc=None):
-        """Append a copy to rows of an array, or a ufunc of rows and the rows at these places, row after row."""
+        """Append a copy to rows of an array, or an update of these rows by a ufunc, row after row."""
         cdef void* data = NULL
         cdef Loop loop = NULL if ufunc is None else _find_loop(ufunc, 3 * [table], &data)
         append_put(self.run, table, numbers, source, loop, data)

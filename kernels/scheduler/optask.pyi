@@ -64,7 +64,7 @@ class OpTask(asyncio.Future[Any]):
         """Return no frames, since no Python code is suspended."""
 
     def print_stack(self, *, limit: int | None = None, file: TextIO | None = None) -> None:
-        """Print a line instead of a stack, which an OpTask has not, by default to stderr."""
+        """Print that there is no stack, by default to stderr."""
 
     def set_result(self, result: Any) -> None:
         """Refuse: the result comes from the source."""

@@ -108,7 +108,8 @@ cdef inline Key key_of(uint32_t channel, const Iteration* it) noexcept nogil:
 
 
 cdef inline uint64_t hash_of(const Key* key) noexcept nogil:
-    """Return the hash by which ends of a channel are found; `path` is left out, for collisions of ids to be noticed."""
+    """Return the hash by which ends of a channel are found; `path` is left out, so that collisions of ids are noticed.
+    """
     cdef uint64_t h = key.frame ^ (<uint64_t>key.channel << 32) ^ <uint64_t>key.iteration
     h = (h ^ (h >> 29)) * <uint64_t>0xBF58476D1CE4E5B9
     return h ^ (h >> 32)
