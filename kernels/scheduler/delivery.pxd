@@ -226,7 +226,7 @@ cdef inline void report_dead_exits(Machine* m, Frame* frame) noexcept nogil:
 
 
 cdef inline void end_frame(Machine* m, Frame* frame) noexcept nogil:
-    """Delete a finished frame, after a notice to the parent iteration (rule 28)."""
+    """Delete a finished frame, after the reports to the parent iteration (rule 28)."""
     cdef Iteration* parent = frame.parent
     if parent == NULL:
         m.root = NULL
