@@ -1,4 +1,4 @@
-"""The dense tables that a Plan becomes: nodes, edges in CSR order, and a template for the iterations of each frame.
+"""The dense tables of a Plan: nodes, edges in CSR order, and a template for the iterations of each frame.
 
 See docs/design/0003-step-machine.md.
 """
@@ -203,12 +203,12 @@ cdef int describe_type(Type* type, object dtype) except -1
 
 
 cdef inline Type* input_type(const Table* table, const Node* node, uint32_t i) noexcept nogil:
-    """Return the element type that data input `i` of a node carries."""
+    """Return the element type of data input `i` of a node."""
     return &table.types[table.input_types[node.input + i]]
 
 
 cdef inline Type* output_type(const Table* table, const Node* node, uint32_t i) noexcept nogil:
-    """Return the element type that output `i` of a node carries."""
+    """Return the element type of output `i` of a node."""
     return &table.types[table.output_types[node.output + i]]
 
 

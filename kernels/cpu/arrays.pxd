@@ -1,4 +1,4 @@
-"""NumPy arrays as C kernels see them. A user of this module calls ``numpy.import_array`` itself."""
+"""NumPy arrays as C kernels see them. Modules with these functions call ``numpy.import_array`` themselves."""
 
 cimport numpy as cnp
 from cpython.object cimport PyObject, PyTypeObject

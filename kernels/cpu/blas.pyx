@@ -1,4 +1,4 @@
-"""Products by SciPy's BLAS, loaded when the first product in need of BLAS is prepared.
+"""Products by SciPy's BLAS, loaded when the first product to be computed by BLAS is prepared.
 
 Most programs do without BLAS: where there are vector instructions, BLAS computes only products of few columns and long
 sums, and SciPy would take a third of the import time of the whole engine.

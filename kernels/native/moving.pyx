@@ -116,7 +116,7 @@ cdef int _check_like(Run run, const Instruction* each, int k) except -1:
 
 
 cdef int straighten(Run run, Register* register) except -1:
-    """Replace a known array by a copy with its elements in order."""
+    """Replace a known array by an array with its elements in order."""
     if not register.is_known:
         raise Refusal("the elements of an array are not in order")
     straight = PyArray_GETCONTIGUOUS(<ndarray>pointer(register.value))

@@ -1,4 +1,4 @@
-"""One run of a native program: steps over memory at fixed addresses, and their execution."""
+"""A run of a native program: steps over memory at fixed addresses, and their execution."""
 
 from libc.stdint cimport int64_t, uint64_t
 from numpy cimport npy_intp
@@ -166,7 +166,7 @@ cdef bint are_straight(Run run, int first, int last) noexcept
 
 
 cdef inline void point_to(const Step* step, char* row) noexcept nogil:
-    """Set the address of a row in the steps that access it."""
+    """Set the address of a row in the steps with access to the row."""
     cdef int k
     for k in range(step.num_places):
         step.places[k].at[0] = row + step.places[k].offset
@@ -186,11 +186,11 @@ cdef inline const Type* type_of(Run run, int register) noexcept:
 
 
 cdef inline bint is_element(const Register* register) noexcept:
-    """Return True if a register holds one unboxed element."""
+    """Return True if a register holds an unboxed element."""
     return register.cell != NULL or register.value.form == SCALAR
 
 
 cdef inline char* new_cell(Run run) noexcept:
-    """Return room for an element: at most one for each register, and one for each boxed input of a kernel."""
+    """Return room for an element; called at most once for each register, and once for each boxed input of a kernel."""
     run.used += 1
     return <char*>PyArray_DATA(array_in(run.cells)) + 8 * (run.used - 1)

@@ -167,7 +167,7 @@ cdef class QueueBase:
         return changed
 
     cdef int take_the_rest(self, Take take, Py_ssize_t free) except -1:
-        """Serve a taker in want of more elements than a closed queue has."""
+        """Serve a taker of more elements than a closed queue has."""
         cdef Py_ssize_t got = take.count - take.need + free
         if take.up_to and got > 0:
             take.count, take.need = got, free
@@ -257,7 +257,7 @@ cdef class QueueBase:
         return 0
 
     cdef bint push_some(self, Put put) except -1:
-        """Put in the elements of an attempt with room for them, as many as movable in this turn; return True for any.
+        """Put in elements of an attempt, as far as the queue and this turn have room; return True for any.
         """
         cdef Py_ssize_t count = 0, room
         if isinstance(put.elements, Rows):
