@@ -263,7 +263,7 @@ cdef class MachineGroup:
 
     @property
     def blocked_on_memory(self):
-        """True if the step waits for memory, which only others can release; a message of a peer may release some too.
+        """True if the step waits for memory to be released by others; a message of a peer may release some too.
         """
         if self.failed is not None or self.offloaded or self.pending or self.rendezvous.awaits_peers:
             return False

@@ -107,7 +107,7 @@ cdef class LimitedMachine(StepMachine):
 
     @property
     def blocked_on_memory(self):
-        """True if the step waits for memory, which only others can release."""
+        """True if the step waits for memory to be released by others."""
         return self.failure is None and len(self.parked) > 0 and self._is_idle()
 
     def retry_parked(self):
@@ -134,7 +134,9 @@ cdef class LimitedMachine(StepMachine):
             StepState._fail(self, oldest.ready, self._no_room(oldest.need))
 
     cdef bint _give_up_program(self) except -1:
-        """Make a parked native program ready, to report a run not done; return False if no program is parked."""
+        """Make a parked native program ready, to report that the program did not run; return False if no program is
+        parked.
+        """
         cdef Parked each
         for i, each in enumerate(self.parked):
             if self.compiled.plan.nodes[each.ready.node].type == "Native":

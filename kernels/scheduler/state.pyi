@@ -71,7 +71,7 @@ class StepState:
 
     @property
     def blocked_on_memory(self) -> bool:
-        """True if the step waits for memory, which only others can release."""
+        """True if the step waits for memory to be released by others."""
 
     @property
     def swaps(self) -> list[Any]:

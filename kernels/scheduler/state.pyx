@@ -115,8 +115,8 @@ cdef class StepState:
         times there in seconds.
     swap : object, optional
         Told of the values saved by loops under swap (``save``; ``save_host_backed`` where only values in host memory
-        may move) and of reads of saved arrays never moved (``note_read``); asked for a slot without an array of the
-        device (``read``).
+        may move) and of reads of saved arrays which never moved (``note_read``); asked for a slot without an array of
+        the device (``read``).
 
     Raises
     ------
@@ -243,7 +243,7 @@ cdef class StepState:
 
     @property
     def blocked_on_memory(self):
-        """True if the step waits for memory, which only others can release."""
+        """True if the step waits for memory to be released by others."""
         return False
 
     def retry_parked(self):

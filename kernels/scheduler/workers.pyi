@@ -40,7 +40,7 @@ class Workers:
 
     @property
     def orphaned(self) -> int:
-        """Number of kernels at work for steps already gone; the arrays of kernels at their end are released."""
+        """Number of kernels at work for steps already gone; the arrays of finished kernels are released."""
 
     def strand(self) -> None:
         """Forget the session's work, in a process forked from the owner of the threads."""

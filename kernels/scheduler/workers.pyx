@@ -219,7 +219,7 @@ cdef class Workers:
 
     @property
     def orphaned(self):
-        """Number of kernels at work for steps already gone; the arrays of kernels at their end are released."""
+        """Number of kernels at work for steps already gone; the arrays of finished kernels are released."""
         return self._release_orphans()
 
     cdef Py_ssize_t _release_orphans(self) except -1:
