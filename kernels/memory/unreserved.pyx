@@ -56,8 +56,7 @@ def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
     if size > store.budget.limit - store.budget.reserved - store.budget.live:
         return None
     # The caller may be an instance that runs, on the account of its iteration and within its limit.
-    # A value that is brought back ahead of its read belongs to no iteration yet: `charge_reader` charges the one that
-    # reads it.
+    # A value brought back ahead of its read belongs to no iteration yet: `charge_reader` charges its reader.
     store.account, store.current_limit = NULL, store.budget.limit
     try:
         return contexts.run(empty, shape, dtype)
@@ -82,8 +81,8 @@ cpdef charge_reader(Pool pool, array):
     cdef Account* account
     if block == NULL or block.handed_over or block.account == pool.store.account:
         return
-    # The block leaves the account that it counts on and enters the reader's; `Store.live` does not change. The old
-    # account keeps its reference until the block is on the new one, since it may end with it.
+    # The block moves from its account to the reader's; `Store.live` does not change. The old account keeps its
+    # reference until the block is on the new account, since the last reference ends the account.
     account = block.account
     if account != NULL:
         charge_account(pool.store, account, -<int64_t>block.size)

@@ -47,10 +47,10 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_cond_timedwait(pthread_cond_t*, pthread_mutex_t*, const timespec*)
 
 PATIENCE = 2e-4
-cdef int64_t AWAKE = 100000  # nanoseconds that one thread looks for more work before it sleeps
-cdef int64_t SETTLED = 10000000  # nanoseconds that a thread stays on its core at least before it is moved to another
+cdef int64_t AWAKE = 100000  # nanoseconds for which a thread looks for more work before sleeping
+cdef int64_t SETTLED = 10000000  # least nanoseconds of a thread on a core between two moves
 cdef int LONE = 10  # how many times as long a kernel must take while nothing else can go on
-cdef int IN_VAIN = 100  # waits without looking after one that looked in vain
+cdef int IN_VAIN = 100  # waits without a look at the inbox, after a look in vain
 
 _logger = logging.getLogger("tagloom")
 
@@ -60,7 +60,7 @@ def ask_for_long_slices():
     tagloom_ask_for_long_slices()
 
 
-@cython.no_gc_clear  # a thread may be at work on the objects that it keeps
+@cython.no_gc_clear  # a thread may be at work on the objects in `kept`
 cdef class OffloadedWork:
     """An instance whose work is on its way, and the arrays read and written by the work."""
 
@@ -176,7 +176,7 @@ cdef class WorkerThreads:
         return self.started != 0
 
 
-@cython.no_gc  # else a collection could free a task that a thread works on; nothing that it refers to refers back
+@cython.no_gc  # else a collection could free a task at work in a thread; nothing referred to here refers back
 cdef class Workers:
     """A session's part of the threads: its line of work, and the work left by its steps.
 
@@ -256,9 +256,9 @@ cdef class Workers:
         cdef list pending = list(offloaded)
         cdef Py_ssize_t i
         if self.is_stranded:
-            return 0  # the threads that had the work are the parent's
+            return 0  # the threads with the work are the parent's
         self.threads.num_inboxes -= 1
-        pthread_mutex_lock(&self.pool.lock)  # no object is made until it is released: a collection might come back here
+        pthread_mutex_lock(&self.pool.lock)  # no object is made while locked: a collection might come back here
         inbox.descriptor = -1
         inbox.done = NULL
         for i in range(len(pending)):
@@ -296,7 +296,7 @@ cdef class Workers:
     cdef void submit(self, OffloadedWork offload, Inbox* inbox) noexcept:
         """Hand over to the threads an OffloadedWork, which must stay alive until collected."""
         cdef Task* task = &offload.task
-        cdef bint seen  # by a thread that is awake
+        cdef bint seen  # by an awake thread
         task.offload = <void*>offload
         task.inbox = inbox
         task.next = NULL
@@ -334,7 +334,7 @@ cdef class Workers:
         """Return the finished tasks, in a list; wait for the first for some time."""
         cdef timespec end
         cdef Task* done
-        if seconds > 0 and self.pool.busy + self.pool.offered < self.count:  # there may be a core that is free
+        if seconds > 0 and self.pool.busy + self.pool.offered < self.count:  # there may be a free core
             self.watch(inbox, <int64_t>(1e9 * seconds))
         pthread_mutex_lock(&self.pool.lock)
         if inbox.done == NULL and seconds > 0:
@@ -403,7 +403,7 @@ cdef void* _serve(void* argument) noexcept nogil:
     pool.num_threads += 1
     pool.cores[number] = -1
     while True:
-        if pool.first == NULL and not pool.awake:  # one thread looks a while before it sleeps: waking up takes longer
+        if pool.first == NULL and not pool.awake:  # one thread looks a while before sleeping: waking up takes longer
             pool.awake = True
             pthread_mutex_unlock(&pool.lock)
             look_for(<void**>&pool.first, AWAKE, True)
@@ -419,7 +419,7 @@ cdef void* _serve(void* argument) noexcept nogil:
         pool.offered -= 1
         pool.busy += 1
         _rotate(pool, task.taken == parts)
-        if pool.first != NULL:  # the next thread wakes up when this one has its core, so that it takes another
+        if pool.first != NULL:  # the next thread wakes up while this thread is on its core, and so takes another core
             pthread_cond_signal(&pool.offer)
         pthread_mutex_unlock(&pool.lock)
         begin = nanoseconds()
@@ -490,5 +490,5 @@ cdef inline void _arrive(Task* task) noexcept nogil:
     if inbox.waiting:
         pthread_cond_signal(&inbox.arrival)
     if inbox.descriptor >= 0:
-        write(inbox.descriptor, &one, sizeof(one))  # has room: it is written to once for each time it is armed
+        write(inbox.descriptor, &one, sizeof(one))  # has room: written to only once for each `arm`
         inbox.descriptor = -1
