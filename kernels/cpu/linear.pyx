@@ -311,9 +311,7 @@ cdef inline int _place(
 cdef inline int _multiply(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work,
         real* _) except -1:
-    """Multiply two matrices, and add a third; return 0, with nothing done, unless the operands are plain, non-empty
-    matrices of matching sizes.
-    """
+    """Multiply two plain matrices, and add a third; return 0, with nothing done, for other or empty operands."""
     cdef Product* p = <Product*>work.arguments
     if not _as_matrix(array_in(inputs[0]), node.params[0], &p.a):
         return 0
