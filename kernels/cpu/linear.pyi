@@ -1,7 +1,7 @@
 """Products of matrices."""
 
 def vector_bits() -> int:
-    """Return the bits of the vectors that products compute with, 0 where BLAS computes them."""
+    """Return the bits of the vectors used by products, 0 where BLAS computes them."""
 
 def is_own_product(terms: int) -> bool:
     """Return True if sums of `terms` terms are computed by vector instructions of our own, and in one piece."""
