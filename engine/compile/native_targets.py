@@ -53,6 +53,22 @@ def rules_of(target: Target) -> RulesOf:
     return lambda loop: rules
 
 
+def may_lift(target: Target) -> bool:
+    """Return True if a switch lets products leave their loops."""
+    switches = target.settings.switches
+    return bool(switches.hoist_bytes or switches.block_bytes)
+
+
+def keeps_products(target: Target) -> bool:
+    """Return True if products stay in loops that would run them as fast in a native program of C kernels.
+
+    Asked of the devices' kind, not of a loop: a loop that some session runs on the step machine has the same products.
+    """
+    generators = [device.generator for device in target.devices] or [C]
+    on_cpu = all(generator is not None and generator.adds_epilogues for generator in generators)
+    return target.settings.switches.keep_products and on_cpu
+
+
 def is_native_on_cpu(target: Target) -> IsNative:
     """Return a predicate: True for loops that can be native programs of C kernels alone.
 

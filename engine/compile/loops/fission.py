@@ -23,8 +23,6 @@ from ...ir.structured import add_variable, saved_outputs
 from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from .liftable import Choice, IsNative, Liftable, choose_products
-from .products import nbytes
-from .split_matmul import split_products
 
 
 def lift_products(program: Program, most_bytes: int, is_native: IsNative) -> Program:
@@ -78,8 +76,6 @@ class _Fission:
     def run(self, most: int) -> bool:
         """Lift operations worth lifting, with results of at most `most` bytes per iteration; return True if any."""
         liftable = self._make_liftable()
-        if split_products(self.program, liftable, True, lambda t: nbytes(t) <= most):
-            liftable = self._make_liftable()
         choice = choose_products(liftable, count_noninput_uses(self.program, self.loop.body), most)
         if choice is not None:
             self._lift_operations(liftable, choice)

@@ -34,7 +34,6 @@ from .fission import new_counter, recomputes, row_of
 from .liftable import Choice, IsNative, Liftable, choose_products
 from .mark_swappable import is_unstacked_only
 from .products import nbytes
-from .split_matmul import split_products
 
 _ROWS = 1024  # rows of a matrix beyond which a product is hardly faster for more
 _SMALL = 1 << 14  # bytes of a row below which a copy of each row is hardly slower than one of a block
@@ -79,8 +78,6 @@ class _Blocks:
     def run(self, most: int) -> bool:
         """Compute the worthwhile operations in blocks; return True if there are any."""
         liftable = self._make_liftable()
-        if split_products(self.program, liftable, self.is_counted, lambda t: 2 * nbytes(t) <= most):
-            liftable = self._make_liftable()
         kept = count_noninput_uses(self.program, self.loop.body)
         choice = self._choose_operations(liftable, kept, most)
         if choice is None or not any(liftable.varies[t] for t in choice.results):

@@ -95,11 +95,6 @@ class Liftable:
         # If both factors vary, no weights stay in a cache: a product in the loop is fast with one varying factor only.
         return all(kinds) or not any(self._is_fast(op, side) for side in (0, 1) if kinds[side])
 
-    def kind_if_worth(self, op: Operation, side: int, part: Tensor, multiplications: int) -> bool | None:
-        """Return the kind of a part of a product's factor; None if multiplying before the loop is no faster."""
-        varies = self.kind(part)
-        return None if multiplications < WORTH or (varies and self._is_fast(op, side)) else varies
-
     def _is_fast(self, op: Operation, side: int) -> bool:
         """Return True if a product of which only this factor varies is as fast inside the loop."""
         return is_fast_in_loop(op, side) and self._stays_native
