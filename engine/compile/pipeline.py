@@ -41,8 +41,8 @@ from .native.wrap import run_natively
 from .native_targets import (
     has_clusters,
     has_programs,
-    is_native_on_cpu,
     keeps_products,
+    lifting_rules,
     may_lift,
     rules_of,
     rules_of_only_device,
@@ -124,8 +124,8 @@ PIPELINE: tuple[Pass, ...] = (
     _about_loops("merge_products", lambda p, _: merge_products(p)),
     # Splitting changes the bits of products, so it asks for no limit of the target; lifting changes none.
     Pass("split_products", _split_products, "structured", when=may_lift, about_loops=True),
-    _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes, is_native_on_cpu(t)), "hoist_bytes"),
-    _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes, is_native_on_cpu(t)), "block_bytes"),
+    _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes, lifting_rules(t)), "hoist_bytes"),
+    _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes, lifting_rules(t)), "block_bytes"),
     _about_loops("narrow", lambda p, _: narrow_products(p)),
     _about_loops("batch", lambda p, t: batch_products(p, t.has_own_kernel)),
     _about_loops("accumulate", lambda p, t: accumulate_products(p, t.has_own_kernel)),

@@ -20,7 +20,7 @@ from ...ir.own_kernels import HasOwnKernel, has_no_own_kernel
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.structured import num_results, saved_outputs
-from ...ir.substitute import substitute
+from ...ir.substitute import computing_users, substitute
 from ...ir.tensor import Tensor
 from .products import is_known, is_matmul
 
@@ -88,9 +88,9 @@ def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
         if not once or list(before._consumers) != [total.op]:
             continue
         term = terms[0]
-        # The product is no longer computed by itself, so only the addition may use the term.
+        # The product is no longer computed by itself, except for a watch, so only the addition may use the term.
         near = term.region is body and term.op.device == total.op.device
-        if near and len(term._consumers) == 1 and not kept[term] and not term.op.control_inputs:
+        if near and len(computing_users(term)) == 1 and not kept[term] and not term.op.control_inputs:
             yield i, term
 
 
