@@ -473,6 +473,11 @@ def is_own_product(int64_t terms):
     return _bits > 0 and terms <= MOST_INNER
 
 
+def has_equal_rows(int64_t terms, int64_t columns):
+    """Return True if a row of a product of floats has the same bits for any number of rows: not those of BLAS."""
+    return _bits > 0 and (terms <= MOST_INNER or columns >= FEW)
+
+
 def limit_vectors(int bits):
     """Compute with vectors of at most `bits` bits, for tests; return the bits of the vectors now, 0 for BLAS alone."""
     global _bits
