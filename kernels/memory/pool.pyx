@@ -137,7 +137,7 @@ cdef class Pool:
 
     @property
     def cached_bytes(self):
-        """Bytes of freed blocks kept for new arrays."""
+        """Bytes of freed blocks kept for new arrays, and unused ones of larger blocks that arrays have taken."""
         return self.store.cached
 
     @property

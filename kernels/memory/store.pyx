@@ -20,6 +20,7 @@ from tagloom.kernels.memory.size_classes cimport LARGEST_BIT, NUM_CLASSES, capac
 
 cdef enum:
     SLACK = 80 << 20  # bytes that live and kept blocks together may exceed the peak by
+    MOST_ROOM = 4  # times the bytes asked for that a kept block may have which is taken in place of a new one
     FORGOTTEN = 3  # steps after which a block that was not taken is of no use
 
 cdef extern from *:
@@ -132,7 +133,9 @@ cdef void* _find(Store* store, size_t size) noexcept nogil:
     if block != NULL:
         _unlink(store, block)
     else:
-        block = _new_block(store, size_class)
+        block = _larger_block(store, size_class)
+        if block == NULL:
+            block = _new_block(store, size_class)
         if block == NULL:
             return NULL
     _resize_block(block, size)
@@ -142,6 +145,39 @@ cdef void* _find(Store* store, size_t size) noexcept nogil:
     if TAGLOOM_DEBUG:
         _all.allocated += 1
     return block + 1
+
+
+cdef Block* _larger_block(Store* store, uint32_t size_class) noexcept nogil:
+    """Take a larger block from the free lists where a new one would push others out; NULL if there is none.
+
+    Else a step whose sizes differ from those of the last steps would unmap their blocks, and have its own pages from the
+    system, as would the next step. The bytes that are not asked for count as kept, since the system lacks them. With a
+    limit, which live and kept bytes may exceed by a quarter only, there would be too many of them.
+    """
+    cdef int64_t capacity = capacity_of(size_class)
+    cdef Block* block
+    if capacity < LARGE or store.budget.limit != NO_LIMIT or _excess(store, capacity, NO_LIMIT) <= 0:
+        return NULL
+    for size_class in range(size_class + 1, NUM_CLASSES):
+        block = store.free[size_class]
+        if <int64_t>capacity_of(size_class) > MOST_ROOM * capacity:
+            return NULL
+        if block != NULL:
+            _unlink(store, block)
+            store.cached += block.capacity - capacity
+            return block
+    return NULL
+
+
+cdef inline int64_t _excess(Store* store, int64_t size, int64_t most) noexcept nogil:
+    """Return the kept bytes that are too many if a block of `size` bytes is made, with at most `most` bytes in all."""
+    cdef Budget* budget = store.budget
+    return budget.live + store.cached + size - min(most, max(budget.peak, budget.live + size) + SLACK)
+
+
+cdef inline int64_t _unasked(const Block* block) noexcept nogil:
+    """Return the bytes of a block in use that are more than those of its size class: see `_larger_block`."""
+    return block.capacity - capacity_of(size_class_of(block.size))
 
 
 cdef Block* _new_block(Store* store, uint32_t size_class) noexcept nogil:
@@ -186,7 +222,7 @@ cdef void _make_room(Store* store, int64_t size) noexcept nogil:
     cdef int64_t most = budget.limit + min(budget.limit // 4, NO_LIMIT - budget.limit)
     if budget != &store.own:
         _make_others_give(store, size, most)
-    _evict(store, budget.live + store.cached + size - min(most, max(budget.peak, budget.live + size) + SLACK))
+    _evict(store, _excess(store, size, most))
 
 
 cdef void _make_others_give(Store* store, int64_t size, int64_t most) noexcept nogil:
@@ -300,7 +336,7 @@ cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:
     cdef Block* old = <Block*>data - 1
     if data == NULL:
         return _take(ctx, size)
-    if size <= old.capacity and size_class_of(size) == old.size_class:
+    if size_class_of(size) == size_class_of(old.size):
         return data if _recount(store, old, size) else NULL
     if size >> LARGEST_BIT:
         return NULL
@@ -338,6 +374,7 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
     _all.blocks -= 1
     if TAGLOOM_DEBUG:
         _all.freed += 1
+    store.cached -= _unasked(block)
     if <int64_t>block.capacity > store.most_cached:
         _free_block(store, block)
         return

@@ -37,7 +37,7 @@ cdef class CompiledProgram:
     def __init__(self, program):
         cdef int i
         self.program, self.arena, self.kept, self.counted, self.compilations = program, Arena(), [], {}, []
-        self.called = ()
+        self.called, self.traced, self.untraced = (), (), {}
         self.num_registers = len(program.registers)
         self.num_cells = 2 * self.num_registers + sum([len(each.inputs) for each in program.instructions])
         self.num_instructions = len(program.instructions)

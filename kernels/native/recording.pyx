@@ -63,7 +63,7 @@ cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
         run.trips = 0 if for_others else trips_of(run)  # the inputs of others are not there yet
         _record_all(run)
         place_rows(run)
-        program.called = names_of_calls(run)
+        program.called, program.traced = names_of_calls(run), tuple(run.traced)
     except Refusal as refusal:
         run.reason = str(refusal)
         return run

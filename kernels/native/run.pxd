@@ -148,6 +148,7 @@ cdef class Run:
     cdef int64_t trips  # of the outermost loop, about; 0 if that is not known
     cdef list kept  # memory that the steps write and read and no register holds
     cdef list calls  # of kernels in Python
+    cdef list traced  # names of operations whose Python kernels became steps
     cdef str reason  # why it could not be recorded, or None
 
 

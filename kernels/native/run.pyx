@@ -39,7 +39,7 @@ cdef class Run:
     """The steps of a run and their memory."""
 
     def __cinit__(self, CompiledProgram program):
-        self.program, self.arena, self.kept, self.opaque, self.calls = program, Arena(), [], [], []
+        self.program, self.arena, self.kept, self.opaque, self.calls, self.traced = program, Arena(), [], [], [], []
         self.written, self.writers, self.shapes, self.read, self.readers = [], [], [], [], []
         self.sums, self.sum_states, self.tensor_arrays, self.loops, self.nests = [], [], {}, {}, []
         self.rows = Arena()

@@ -7,7 +7,7 @@ the run is over, because until then the run may give up.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 from numpy cimport import_array, npy_intp
 
 from tagloom.kernels.core.arena cimport Arena
@@ -149,6 +149,51 @@ cdef int record_read(Run run, const Instruction* each) except -1:
     step.operands[2] = data_of(&run.registers[index])
     step.strides[2], step.count = type_of(run, index).itemsize, checked(_row_bytes(run, each.outputs[0]))
     step.strides[1] = step.count
+    if each.outputs[0] in run.program.program.sizes:
+        made.is_known = _see_size(run, reader)
+    return 0
+
+
+# Rows that are sizes
+
+
+cdef bint _see_size(Run run, const Reader* reader) except -1:
+    """Bring a row into its register, and return True, if all slots of the reader have the same value.
+
+    So a shape that a loop has saved in each iteration determines the memory of this run. The step that reads the row
+    stays: it writes the same bytes again.
+    """
+    cdef const char* row = _only_row(run, reader)
+    if row == NULL:
+        return False
+    memcpy(data_of(&run.registers[reader.row]), row, _row_bytes(run, reader.row))
+    return True
+
+
+cdef const char* _only_row(Run run, const Reader* reader) except? NULL:
+    """Return the address of a row that is equal to all others, or NULL if there is none."""
+    cdef size_t size = _row_bytes(run, reader.row)
+    cdef const char* first = NULL
+    cdef int64_t i
+    for i in range(reader.count):
+        if reader.rows[i] == NULL:
+            if reader.gives_zeros:
+                return NULL
+        elif first == NULL:
+            first = reader.rows[i]
+        elif memcmp(first, reader.rows[i], size) != 0:
+            return NULL
+    return first
+
+
+cdef int _check_size(Run run, const Reader* reader) except -1:
+    """Refuse other values of a row that was known when the run was recorded."""
+    cdef const char* row
+    if not run.registers[reader.row].is_known:
+        return 0
+    row = _only_row(run, reader)
+    if row == NULL or memcmp(data_of(&run.registers[reader.row]), row, _row_bytes(run, reader.row)) != 0:
+        raise Refusal("saved sizes differ")
     return 0
 
 
@@ -411,6 +456,7 @@ cdef int see_series(Run run) except -1:
         reader = <Reader*><uint64_t>run.readers[k]
         series = _series_in(run, reader.series)
         _find_slots(run, series, reader)
+        _check_size(run, reader)
         run.read[k] = series, 0
     return 0
 

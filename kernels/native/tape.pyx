@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from tagloom.kernels.native.tracing.interface import Untraceable
-from tagloom.kernels.native.tracing.kernel import trace_kernel
+from tagloom.kernels.native.tracing.kernel import describe_failure, trace_kernel
 
 from tagloom.kernels.core.convert cimport box
 from tagloom.kernels.core.cost cimport Py_CLEAR
@@ -202,10 +202,14 @@ cdef Loop _find_loop(ufunc, list arrays, void** data) except NULL:
 cdef bint record_trace(Run run, const Instruction* each, const Value* inputs, Value* outputs) except -1:
     """Record the Python kernel of an operation as steps; return False, with nothing recorded, if some part has no step.
     """
-    cdef object kernel = run.program.source_of(each).computation.kernel
+    cdef object computation = run.program.source_of(each).computation
+    cdef object kernel = computation.kernel
     cdef RunTape tape
     cdef int k
-    if kernel is None or not kernel.is_traceable:
+    if kernel is None:
+        return False
+    if not kernel.is_traceable:
+        run.program.untraced[computation.name] = "its kernel is of an outside package"
         return False
     given = [box(inputs[k], type_of(run, each.inputs[k])) for k in range(each.num_inputs)]
     changing = [not run.registers[each.inputs[k]].is_known for k in range(each.num_inputs)]
@@ -216,11 +220,15 @@ cdef bint record_trace(Run run, const Instruction* each, const Value* inputs, Va
             a.dtype == run.program.dtypes[run.program.register_types[each.outputs[k]]] for k, a in enumerate(results)])
     except MemoryError:  # the instance waits for room, and records anew
         raise
-    except Exception:  # an Untraceable, or an error that the step machine will raise from the kernel
+    except Exception as error:  # an Untraceable, or an error that the step machine will raise from the kernel
         is_as_declared = False
+        if computation.name not in run.program.untraced:
+            run.program.untraced[computation.name] = describe_failure(error)
     if not is_as_declared:
         tape.restart()
         return False
+    if any(changing):
+        run.traced.append(computation.name)
     run.kept += [*given, *results]  # a result that is a constant is not written again, so no step may take its memory
     for k in range(each.num_outputs):
         hold(&run.held, &outputs[k], object_value(<PyObject*>results[k]))

@@ -92,12 +92,15 @@ cdef class CompiledPlan:
             The fields of LoopCounts; ``last``, how often each NextIteration was its iteration's last; ``native_runs``
             and ``native_starts``, how often the loop ran as a native program, and the iterations begun by these runs;
             ``not_native``, why the last run was not native, or None; ``called``, the operations whose Python kernels
-            its program called.
+            its program called; ``untraced``, for each of these why the kernel did not become steps; ``traced``, the
+            operations whose kernels did.
         """
         native = {name: counts for program in self.programs for name, counts in program.counts.items()}
         names = [frame.name for frame in self.plan.frames]
-        notes = {program.program.name: (program.reason, getattr(program, "called", ())) for program in self.programs}
-        unknown = None, ()
+        notes = {
+            each.program.name: {"not_native": each.reason, **_kernels_of(each)} for each in self.programs
+        }
+        unknown = {"not_native": None, **_kernels_of(None)}
         return [
             _counts(&self.table.frames[i], native.get(names[i], (0, 0)), notes.get(names[i], unknown))
             for i in range(self.table.num_frames)
@@ -148,13 +151,24 @@ cdef class CompiledPlan:
         return next((node.origin.not_native for node in tests if node.origin is not None), None)
 
 
-cdef dict _counts(const FrameType* frame, tuple native, tuple notes):
+cdef dict _kernels_of(program):
+    """Return the operations whose Python kernels a program calls, why it does, and those whose kernels are steps."""
+    called = getattr(program, "called", ())
+    reasons = getattr(program, "untraced", {})
+    return {
+        "called": called,
+        "untraced": tuple([reasons.get(name, "") for name in called]),
+        "traced": getattr(program, "traced", ()),
+    }
+
+
+cdef dict _counts(const FrameType* frame, tuple native, dict notes):
     """Return the counters of a frame, with the native runs of its loop, the iterations begun in them, the reason why
-    the loop did not run natively, and the operations whose Python kernels were called.
+    the loop did not run natively, and notes on its Python kernels.
     """
     last = [frame.last[i] for i in range(frame.num_nexts)]
-    found = {"last": last, "native_runs": native[0], "native_starts": native[1], "not_native": notes[0], "called": notes[1]}
-    return {**frame.counts, **found}
+    found = {"last": last, "native_runs": native[0], "native_starts": native[1]}
+    return {**frame.counts, **found, **notes}
 
 
 cdef void _free_pool(Link* block) noexcept:
