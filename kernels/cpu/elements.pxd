@@ -51,6 +51,7 @@ cdef class Elements:
     cdef public bint swappable  # values written may leave the device's memory; then there is a swapper
 
     cdef list all(self)
+    cdef int become(self, Rows rows) except -1
     cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1
     cdef object read_quickly(self, int64_t index, str name, int64_t iteration)
     cdef bint _take_rows(self, object rows, tuple shape, str name, int64_t iteration) except -1

@@ -118,6 +118,20 @@ cdef class Elements:
             return [] if self.rows.array is None else [self.rows.array]
         return [element.value for element in self.made if element.value is not None]
 
+    cdef int become(self, Rows rows) except -1:
+        """Replace all elements by rows."""
+        self.made, self.rows = None, rows
+        return 0
+
+    def written_shape(self):
+        """Return the shape of the first element that was written, or None."""
+        if self.rows is not None:
+            return self.rows.shape
+        for element in self.made:
+            if (<Element>element).shape is not None:
+                return (<Element>element).shape
+        return None
+
     cdef list all(self):
         """Make objects of all elements, unless done before; return them."""
         if self.rows is not None:

@@ -5,8 +5,9 @@ Many small copies into a large array, whose pages the system may have to find fi
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
+from numpy cimport npy_intp
 
 import numpy as np
 
@@ -15,9 +16,10 @@ from tagloom.kernels.core.frames cimport iteration_of
 from tagloom.kernels.core.table cimport Native, Node, Table, Work, output_type
 from tagloom.kernels.core.values cimport OBJECT, Counters, Value, hold, object_value
 from tagloom.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, new_array, plain_in, same_shape,
+    ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_STRIDES, new_array,
+    plain_in, same_shape,
 )
-from tagloom.kernels.cpu.elements cimport Element, Elements
+from tagloom.kernels.cpu.elements cimport WRITTEN, Element, Elements, Rows, Slot
 from tagloom.kernels.cpu.registry cimport register
 
 cdef extern from "numpy/arrayobject.h":
@@ -84,9 +86,13 @@ cdef int _stack_elements(
     cdef ArrayObject* first
     cdef ArrayObject* whole
     cdef Elements array
-    if node.num_inputs != 2 or inputs[0].form != OBJECT or not isinstance(<object><PyObject*>inputs[0].bits, Elements):
+    if inputs[0].form != OBJECT or not isinstance(<object><PyObject*>inputs[0].bits, Elements):
         return 0
     array = <Elements><PyObject*>inputs[0].bits
+    if node.num_inputs == 3:
+        if not _fill_rows(array, inputs[2], <str>node.name):
+            return 0
+        return _stack_rows(table, node, array, iteration, live, work, outputs)
     if array.are_rows(<str>node.name):
         return _stack_rows(table, node, array, iteration, live, work, outputs)
     array.all()  # made where that may raise
@@ -97,6 +103,35 @@ cdef int _stack_elements(
     memcpy(&dims[1], PyArray_DIMS(first), PyArray_NDIM(first) * sizeof(cnp.npy_intp))
     whole = new_array(live, output_type(table, node, 0), PyArray_NDIM(first) + 1, dims, outputs)  # before any is cleared
     return _join(table, array.read_many_quickly(range(dims[0]), <str>node.name, iteration), whole, work, outputs)
+
+
+cdef bint _fill_rows(Elements array, Value sizes, str reader) except -1:
+    """Return True if all elements of a gradient array, zeros among them, are rows of the block of a native program.
+
+    Rows to which nothing was written become zeros; no other code has seen these. `sizes` are those of the stack.
+    """
+    cdef Rows found = array.rows
+    cdef ArrayObject* given = plain_in(sizes)
+    cdef ArrayObject* rows
+    cdef Slot* slot
+    cdef int64_t i
+    if found is None or found.array is None or array.closed or not found.is_ours or given == NULL:
+        return False
+    rows = <ArrayObject*><PyObject*>found.array
+    if PyArray_NBYTES(given) != PyArray_NDIM(rows) * <npy_intp>sizeof(int32_t):
+        return False
+    for i in range(PyArray_NDIM(rows)):
+        if (<const int32_t*>PyArray_DATA(given))[i] != PyArray_DIMS(rows)[i]:
+            return False
+    if found.reader is not None and found.reader != reader:
+        return False
+    for i in range(found.count):
+        slot = &found.slots[i]
+        if slot.row == NULL:
+            if slot.done & WRITTEN:
+                return False
+            memset(<char*>PyArray_DATA(rows) + i * PyArray_STRIDES(rows)[0], 0, PyArray_STRIDES(rows)[0])
+    return True
 
 
 cdef int _stack_rows(

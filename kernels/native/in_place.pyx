@@ -18,7 +18,7 @@ from tagloom.kernels.native.sights cimport (
     Sight, Sights, copies_row, is_made_before, is_movable, is_seen, place_of_sight, see_all,
 )
 from tagloom.kernels.native.sums cimport are_gathered, change_factors, point_to_next
-from tagloom.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW
+from tagloom.kernels.native.element_access cimport FROM_ROW, TO_ROW
 
 import_array()
 

@@ -29,9 +29,10 @@ from tagloom.kernels.cpu.product_sum cimport ProductSum
 from tagloom.kernels.cpu.ufuncs cimport all_scalars, loop_in, run_arrays, run_scalars
 from tagloom.kernels.native.calls cimport leave_call, names_of_calls
 from tagloom.kernels.native.compiled cimport (
-    ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, UNLESS, CompiledProgram,
+    ADD_PRODUCT, COMPUTE, COUNT, JUMP, MOVE, NEST, PUSH, PUSH_AT, READ, READ_NESTED, UNLESS, CompiledProgram,
     Instruction,
 )
+from tagloom.kernels.native.element_access cimport record_access
 from tagloom.kernels.native.in_place cimport place_rows
 from tagloom.kernels.native.moving cimport make_home, record_move, straighten
 from tagloom.kernels.native.run cimport (
@@ -44,7 +45,6 @@ from tagloom.kernels.native.parts cimport record_part
 from tagloom.kernels.native.sums cimport record_add
 from tagloom.kernels.native.tape cimport record_trace
 from tagloom.kernels.native.team cimport most_shares, share
-from tagloom.kernels.native.tensor_arrays cimport record_get, record_put
 from tagloom.kernels.scheduler.series cimport Series
 
 cnp.import_array()
@@ -154,7 +154,7 @@ cdef int _record_all(Run run) except -1:
             _compute(run, each, inputs, outputs)
         elif each.code == MOVE:
             record_move(run, each)
-        elif each.code == PUSH:
+        elif each.code == PUSH or each.code == PUSH_AT:
             record_push(run, each)
         elif each.code == READ or each.code == READ_NESTED:
             record_read(run, each)
@@ -162,13 +162,9 @@ cdef int _record_all(Run run) except -1:
             record_nest(run, each)
         elif each.code == ADD_PRODUCT:
             record_add(run, each)
-        elif each.code == GET:
-            record_get(run, each)
-        elif each.code == PUT:
-            record_put(run, each)
         elif each.code == COUNT:
             add_step(run, ADD_ONE).operands[0] = run.registers[each.outputs[0]].cell
-        else:
+        elif not record_access(run, each):
             _jump(run, each, i)
         for k in range(start, run.num_steps):
             run.steps[k].instruction = i

@@ -17,7 +17,7 @@ from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
     integer_at, is_plain, new_array, product, read_sizes, same_shape,
 )
-from tagloom.kernels.native.compiled cimport READ_NESTED, Instruction
+from tagloom.kernels.native.compiled cimport PUSH_AT, READ_NESTED, Instruction
 from tagloom.kernels.native.run cimport (
     CALL, NO, PUSH_ROW, READ_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of,
     is_element, most_value_bytes,
@@ -53,8 +53,23 @@ cdef int record_push(Run run, const Instruction* each) except -1:
     step.operands[0], step.operands[1] = <char*>writer, data_of(source)
     step.operands[2], step.count = data_of(&run.registers[each.inputs[1]]), checked(_row_bytes(run, each.inputs[0]))
     step.strides[1], step.strides[2] = step.count, sizeof(int64_t)
+    if each.code == PUSH_AT:
+        step.code, step.act = CALL, _push_at
+        step.operands[3], step.strides[3] = data_of(&run.registers[each.inputs[2]]), sizeof(int64_t)
+        step.strides[2] = type_of(run, each.inputs[1]).itemsize
     _add_blocks(run, len(run.written) - 1, run.trips)
     return 0
+
+
+cdef Verdict _push_at(const Step* step) noexcept nogil:
+    """Write a row to the slot numbered by the sum of two integers, of which the first is at least 0."""
+    cdef Step push = step[0]
+    cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
+    if index < 0:
+        return NO
+    index += (<const int64_t*>step.operands[3])[0]
+    push.operands[2] = <char*>&index
+    return push_row(&push)
 
 
 cdef inline bint _is_row(ArrayObject* array) noexcept:

@@ -26,7 +26,7 @@ from tagloom.kernels.native.run cimport (
 )
 from tagloom.kernels.native.sums cimport are_gathered
 from tagloom.kernels.native.team cimport shared_in
-from tagloom.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW, transfer_in
+from tagloom.kernels.native.element_access cimport FROM_ROW, TO_ROW, transfer_in
 
 import_array()
 
