@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import statistics
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,33 @@ PEER_MODULES = {"tf": "tensorflow", "jax": "jax", "torch": "torch", "torch_fused
 
 class BenchError(Exception):
     """The experiment can not be run as asked, or its engines disagree."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A limit for the ratios to one other side.
+
+    Attributes
+    ----------
+    ratio_to : str
+    statistic : {'least', 'median'}
+        Of all ratios to that side.
+    wanted : float
+        Smallest accepted value of the statistic.
+    """
+
+    ratio_to: str
+    statistic: str
+    wanted: float
+
+    def record(self, name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """Return the record that compares the ratios among `records` with the bar, or None if there are no ratios."""
+        ratios = [float(r["value"]) for r in records if r.get("ratio_to") == self.ratio_to]
+        if not ratios:
+            return None
+        value = min(ratios) if self.statistic == "least" else statistics.median(ratios)
+        head = {"bench": name, "bar": self.ratio_to, "statistic": self.statistic, "wanted": self.wanted}
+        return {**head, "value": value, "met": value >= self.wanted}
 
 
 @dataclass(frozen=True)
@@ -104,6 +132,8 @@ class Experiment:
     sides : callable
         Gets (case, median) of tagloom for the cases together, medians of what they are to each other in a round; yields
         (case, `ratio_to`, ratio) of those it compares.
+    bars : tuple of Bar
+        Compared with all ratios of a run, at its end.
     """
 
     name: str
@@ -129,6 +159,7 @@ class Experiment:
     same_values: tuple[str, ...] = ()
     peer_case: Callable[[Case], Case] = lambda case: case
     sides: Callable[[Sequence[tuple[Case, float]]], Iterable[tuple[Case, str, float]]] = lambda medians: ()
+    bars: tuple[Bar, ...] = ()
 
     def on(self, device: str, peers: Sequence[str]) -> Experiment:
         """Return the experiment on a device; BenchError if it has none of that name, or something is missing."""
@@ -140,6 +171,13 @@ class Experiment:
     def quick(self) -> Experiment:
         """Return the experiment with the cases of a quick run."""
         return replace(self, cases=self.quick_cases or self.cases)
+
+    def only(self, **wanted: str) -> Experiment:
+        """Return the experiment with the cases that have these values; BenchError if no case has them."""
+        chosen = tuple(c for c in self.cases if all(str(c.get(key)) == value for key, value in wanted.items()))
+        if not chosen:
+            raise BenchError(f"{self.name} has no case with {' '.join(f'{k}={v}' for k, v in wanted.items())}")
+        return replace(self, cases=chosen)
 
     def sample(self, case: Case, steps: int, seconds: float) -> float:
         """Return the metric when `steps` steps took `seconds` together."""

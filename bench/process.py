@@ -121,9 +121,9 @@ class Worker:
         figures = getattr(self.steps[0], "figures", {})
         return {metric: list(samples) for metric, samples in figures.items()}
 
-    async def notes(self) -> dict[str, str]:
-        """Return what the step has noted in words, if it is one that does."""
-        step = self.steps[0]
+    async def notes(self, number: int = 0) -> dict[str, str]:
+        """Return what the step of a case has noted in words, if it is one that does."""
+        step = self.steps[number]
         return dict(step.notes()) if isinstance(step, Observed) else {}
 
     async def peak(self) -> int:
