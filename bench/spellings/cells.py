@@ -118,12 +118,12 @@ def draw_tree(random: np.random.Generator, sizes: Sizes) -> Arrays:
     Row 0 of the states stays zero, for children that a node does not have; node n has row n + 1.
     """
     batch, units, nodes = sizes["batch"], sizes["units"], sizes["nodes"]
-    children = np.zeros((nodes, 2), np.int32)
-    for n in range(nodes // 2, nodes):  # the first half are leaves; each state has one parent at most
-        children[n] = 2 * (n - nodes // 2) + 1, 2 * (n - nodes // 2) + 2
+    leaves = (nodes + 1) // 2
+    pairs = np.arange(1, 2 * (nodes - leaves) + 1, dtype=np.int32).reshape(-1, 2)
+    children = np.concatenate([np.zeros((leaves, 2), np.int32), pairs])
     return {
         "x": random.standard_normal((nodes, batch, units), np.float32),
-        "children": np.minimum(children, np.arange(nodes, dtype=np.int32)[:, None]),
+        "children": children,
         "of_input": matrix(random, units, 5 * units),
         "of_states": matrix(random, 2 * units, 5 * units),
     }
@@ -251,7 +251,7 @@ def attention_scatter(tg: Any, x: Any, of_query: Any, of_context: Any) -> list[A
     def body(t: Any, h: Any, cache: Any) -> tuple[Any, ...]:
         cache = tg.tensor_scatter_update(cache, tg.reshape(t, [1, 1]), h[None])
         scores = tg.einsum("tbu,bu->bt", cache, h @ of_query)
-        scores = scores - 1e9 * tg.nn.relu(places - tg.cast(t, "float32"))
+        scores = scores - 1e9 * tg.relu(places - tg.cast(t, "float32"))
         context = tg.einsum("bt,tbu->bu", tg.softmax(scores), cache)
         return t + 1, tg.tanh(tg.concat([context, rows.read(t)], 1) @ of_context), cache
 

@@ -83,7 +83,7 @@ def ctc_masks(tg: Any, logits: Any, places: Any) -> list[Any]:
     """Rows by gather; rolled places, hidden by masks."""
     rows, skip = emissions(tg, logits, places), may_skip(tg, places)
     length = logits.shape[0]
-    front = tg.range(places.shape[1]) < 1
+    front = (tg.range(places.shape[1]) < 1)[None]
 
     def body(t: Any, alpha: Any) -> tuple[Any, ...]:
         one = tg.where(front, NEVER, tg.roll(alpha, 1, axis=1))
@@ -152,7 +152,7 @@ def beam_gather(tg: Any, start: Any, vectors: Any, of_state: Any, of_output: Any
     def body(t: Any, h: Any, scores: Any, token: Any, texts: Any) -> tuple[Any, ...]:
         h = tg.tanh(tg.tensordot(h, of_state, 1) + tg.gather(vectors, token))
         scores, parents, token = beam_choice(tg, h, scores, of_output)
-        texts = tg.where(tg.equal(places, t), token[:, :, None], tg.gather(texts, parents, batch_dims=1))
+        texts = tg.where(tg.equal(places, t)[None, None], token[:, :, None], tg.gather(texts, parents, batch_dims=1))
         return t + 1, tg.gather(h, parents, batch_dims=1), scores, token, texts
 
     first = tg.zeros_like(start[:, :, 0], dtype="int32")
