@@ -7,8 +7,14 @@ import statistics
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
+
+from .errors import BenchError
+from .peers import other_packages
+
+__all__ = ["OURS", "PEER_MODULES", "Bar", "BenchError", "Case", "Experiment", "Factory", "Observed", "Step"]
 
 Case = Mapping[str, Any]
 Step = Callable[[], Any]
@@ -16,10 +22,6 @@ Factory = Callable[[Case, AsyncExitStack], Step | Awaitable[Step]]
 
 OURS = "tagloom"
 PEER_MODULES = {"tf": "tensorflow", "jax": "jax", "torch": "torch", "torch_fused": "torch"}
-
-
-class BenchError(Exception):
-    """The experiment can not be run as asked, or its engines disagree."""
 
 
 @dataclass(frozen=True)
@@ -199,8 +201,9 @@ class Experiment:
         if peer not in self.engines:
             known = ", ".join(name for name in self.engines if name in PEER_MODULES) or "none"
             raise BenchError(f"{self.name} has no peer '{peer}'; it has: {known}")
-        if importlib.util.find_spec(PEER_MODULES[peer]) is None:
+        module = PEER_MODULES[peer]
+        if importlib.util.find_spec(module) is None and PathFinder.find_spec(module, other_packages()) is None:
             raise BenchError(
-                f"peer '{peer}' needs the module {PEER_MODULES[peer]}, which is not installed; "
-                "try: pip install -r bench/requirements-peers.txt"
+                f"peer '{peer}' needs the module {module}, which is not installed; "
+                "try: pip install -r bench/requirements-peers.txt, here or where TAGLOOM_PEERS names a Python"
             )

@@ -139,15 +139,27 @@ def jax_hmc(jax: Any, bounded: bool, start: Any, momenta: Any, uniform: Any, pre
 
 
 def draw_particles(random: np.random.Generator, sizes: Sizes) -> Arrays:
-    """Draw first particles, noise, observations, an offset of each step's resampling, and two parameters."""
+    """Draw first particles, noise and observations; return them with two parameters, and an offset for each step.
+
+    The offsets are not drawn: a particle at the edge between two points would be chosen or not as products round, so
+    each offset is as far from all edges as possible.
+    """
     batch, length = sizes["batch"], sizes["length"]
-    return {
-        "start": random.standard_normal(batch, np.float32),
-        "noise": random.standard_normal((length, batch), np.float32),
-        "seen": random.standard_normal(length, np.float32),
-        "offsets": random.uniform(0.0, 1.0, length).astype(np.float32),
-        "parameters": np.float32([0.9, 0.5]),
-    }
+    start = x = random.standard_normal(batch, np.float32)
+    noise = random.standard_normal((length, batch), np.float32)
+    seen = random.standard_normal(length, np.float32)
+    offsets = np.zeros(length, np.float32)
+    for t in range(length):
+        x = 0.9 * x + 0.5 * np.sin(x) + 0.5 * noise[t]
+        weights = np.exp(-0.5 * np.square(seen[t] - x.astype(np.float64)))
+        total = np.cumsum(weights / weights.sum())
+        edges = np.sort(batch * total % 1.0)
+        gaps = np.diff(edges, append=edges[0] + 1.0)
+        offsets[t] = (edges[gaps.argmax()] + gaps.max() / 2) % 1.0
+        chosen = np.searchsorted(total, (np.arange(batch) + offsets[t]) / batch)
+        x = x[np.minimum(chosen, batch - 1)]
+    parameters = np.float32([0.9, 0.5])
+    return {"start": start, "noise": noise, "seen": seen, "offsets": offsets, "parameters": parameters}
 
 
 def moved_and_weighed(tg: Any, x: Any, noise: Any, seen: Any, parameters: Any) -> tuple[Any, Any, Any]:
@@ -282,9 +294,7 @@ def kalman_rows(inverse: Callable[..., Any], take: Callable[..., Any], tg: Any, 
         m, p, gain = kalman_update(tg, inverse, variances, m, p, take(tg, seen, t))
         return t + 1, m, p, likelihood + gain
 
-    _, m, p, likelihood = tg.while_loop(
-        lambda t, *_: t < seen.shape[0], body, [0, *kalman_start(tg, seen), 0.0]
-    )
+    _, m, p, likelihood = tg.while_loop(lambda t, *_: t < seen.shape[0], body, [0, *kalman_start(tg, seen), 0.0])
     return [likelihood, m, p]
 
 

@@ -12,8 +12,8 @@ from .program import Arrays, Program, Sizes, masked
 
 # ---- adaptive Runge-Kutta (Heun-Euler), on predators and prey
 
-END, TOLERANCE, FIRST_STEP = 4.0, 1e-3, 0.1
-MOST_STEPS = 80  # of the bounded loop; the quick and the full case take fewer
+END, TOLERANCE, FIRST_STEP = 4.0, 4e-3, 0.1
+MOST_STEPS = 80  # iterations of the bounded loop: more than any case takes
 
 
 def draw_runge_kutta(random: np.random.Generator, sizes: Sizes) -> Arrays:
@@ -73,7 +73,9 @@ def runge_kutta(field: Callable[..., Any], choose: Callable[..., Any], tg: Any, 
     return [tg.reduce_mean(tg.square(y)), y, tried]
 
 
-def jax_loop(jax: Any, bounded: bool, going_on: Callable[..., Any], body: Callable[..., Any], start: Any, most: int) -> Any:
+def jax_loop(
+    jax: Any, bounded: bool, going_on: Callable[..., Any], body: Callable[..., Any], start: Any, most: int
+) -> Any:
     """Run a loop as users of JAX do: ``while_loop``, or a scan of `most` masked iterations, which has a gradient."""
     if not bounded:
         return jax.lax.while_loop(lambda state: going_on(*state), lambda state: body(*state), start)
@@ -111,7 +113,7 @@ def jax_runge_kutta(jax: Any, bounded: bool, start: Any, rates: Any) -> list[Any
 # ---- Newton's method, on two coupled equations for each row
 
 CLOSE = 1e-4
-MOST_NEWTON = 8
+MOST_NEWTON = 8  # iterations of the bounded loop: more than any case takes
 
 
 def draw_newton(random: np.random.Generator, sizes: Sizes) -> Arrays:
