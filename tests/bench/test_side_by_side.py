@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -159,16 +160,14 @@ def test_later_groups_get_more_time():
     assert side_by_side.share(6.0, 3) == pytest.approx(1.0)
 
 
-def noting(case, stack):
-    return Observed(lambda: [np.arange(case["length"])], notes=lambda: {"called": case["way"]})
-
-
 def test_rows_have_what_their_steps_note():
-    noted = experiment(engines={"tagloom": noting}, same_values=("way", "batch_kind"), notes=("called",))
-    rows = [r for r in side_by_side.run(noted, ["tagloom"], FAST) if "engine" in r]
-    assert rows
-    assert all(r["called"] == r["case"]["way"] for r in rows)
-    assert "called" not in next(side_by_side.run(replace(noted, notes=()), ["tagloom"], FAST))
+    process = SimpleNamespace(engine="tagloom", call=lambda command, number: {"called": f"{command} {number}"})
+    lane = side_by_side.Lane({"way": "one"}, process, 3)
+    (row,) = side_by_side.records(experiment(notes=("called",), sides=lambda medians: ()), [lane], [[2.0]])
+    assert row["called"] == "notes 3"
+    assert list(row["case"].values()) == ["one"]
+    (row,) = side_by_side.records(experiment(sides=lambda medians: ()), [lane], [[2.0]])
+    assert "called" not in row
 
 
 def test_bars_compare_the_least_and_the_median_of_all_ratios(monkeypatch, capsys):
@@ -183,7 +182,7 @@ def test_bars_compare_the_least_and_the_median_of_all_ratios(monkeypatch, capsys
         ("least", 2.0, False),
         ("median", 2.0, True),
     ]
-    assert command_line.main(["tiny", "--quick", "--only", "length=3"]) == 0
+    report.print_table(shown)
     assert "least ratio to first: 2.00, wanted 2.50: NOT met" in capsys.readouterr().out
 
 

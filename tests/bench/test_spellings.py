@@ -44,7 +44,7 @@ async def by_reference(case, numbers=None):
     return [np.asarray(value) for value in found]
 
 
-@pytest.mark.sampled(every=28)
+@pytest.mark.sampled(every=40)
 @pytest.mark.parametrize("case", SMALL, ids=label)
 async def test_a_spelling_computes_what_the_first_spelling_does_by_reference(case):
     values, notes = await run(engines.tagloom, case)
