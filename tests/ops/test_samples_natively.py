@@ -4,8 +4,9 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tagloom.monitoring.sample_loops import ITERATIONS
 
-from tests.ops.sample_loops import CALLED, CHOSEN, EITHER, FEWEST, ITERATIONS, NEITHER, run_all
+from tests.ops.sample_loops import CALLED, CHOSEN, EITHER, FEWEST, NEITHER, run_all
 from tests.ops.samples import expectation, same
 from tests.support.settings import ON
 from tests.support.tiers import choose
