@@ -221,11 +221,6 @@ cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except 
     return 0
 
 
-The run notes the addresses of elements and writes to memory of its own. The arrays themselves change when the run is
-over: a run which gives up leaves them unchanged.
-
-An array with a primal is a gradient array: repeated writes add up in memory of the run, elements without a write read
-as zeros, and an index beyond the last element makes the array longer.
 cdef bint are_as_found(Run run) except -1:
     """Return True if no other code has meanwhile accessed the elements accessed by a finished run."""
     cdef TensorArrayRun array
