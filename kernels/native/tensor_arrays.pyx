@@ -1,10 +1,10 @@
 """TensorArrays whose elements are read and written by a run of a native program.
 
-The run notes the addresses of elements and writes to memory of its own. The arrays themselves change when it is over,
-so that a run that gives up leaves them unchanged.
+The run notes the addresses of elements and writes to memory of its own. The arrays themselves change when the run is
+over: a run which gives up leaves them unchanged.
 
-An array with a primal is a gradient array: repeated writes add up in memory of the run, elements that nobody wrote read
-as zeros, and an index after the last element makes the array longer.
+An array with a primal is a gradient array: repeated writes add up in memory of the run, elements without a write read
+as zeros, and an index beyond the last element makes the array longer.
 """
 
 cimport cython
@@ -169,7 +169,7 @@ cdef int learn_shape(Run run, TensorArrayRun array, tuple shape) except -1:
 
 
 cdef int grow_tensor_arrays(Run run) except -1:
-    """Make room where an element is to be written after the last one."""
+    """Make room where an element is to be written after the last element."""
     cdef TensorArrayRun array
     cdef int64_t i, size
     cdef char* old
@@ -192,7 +192,7 @@ cdef int grow_tensor_arrays(Run run) except -1:
 
 
 cdef int _find_rows(Run run, TensorArrayRun made) except -1:
-    """Copy the slots of elements that are rows of one array."""
+    """Copy the slots of elements which are rows of a single array."""
     memcpy(made.state.slots, made.rows.slots, made.rows.count * sizeof(Slot))
     if made.rows.shape is not None:
         run.kept.append(made.rows.array)
@@ -201,7 +201,7 @@ cdef int _find_rows(Run run, TensorArrayRun made) except -1:
 
 
 cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except -1:
-    """Note the address of an element; its array is kept, so that the address stays valid."""
+    """Note the address of an element; its array is kept, for the address to stay valid."""
     cdef ArrayObject* array = <ArrayObject*><PyObject*>element.value
     made.state.slots[i].done = (WRITTEN if element.shape is not None else 0) | (
         READ if element.reader_name is not None else 0)
@@ -222,7 +222,7 @@ cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except 
 
 
 cdef bint are_as_found(Run run) except -1:
-    """Return True if no other code has accessed the elements meanwhile that a run, now over, has accessed."""
+    """Return True if no other code has meanwhile accessed the elements accessed by a finished run."""
     cdef TensorArrayRun array
     cdef int64_t i
     for array in run.tensor_arrays.values():
@@ -267,7 +267,7 @@ cdef bint _is_writable(Elements elements, Element element) except -1:
 
 
 cdef int close_tensor_arrays(Run run) except -1:
-    """Apply the accesses of a run that is over to the arrays."""
+    """Apply the accesses of a finished run to the arrays."""
     cdef TensorArrayRun array
     cdef State* state
     cdef int64_t i, last
@@ -342,7 +342,8 @@ cdef bint _leave_sums(TensorArrayRun array, int64_t written) except -1:
 
 
 cdef bint _leave_rows(TensorArrayRun array, int64_t written) except -1:
-    """Store the elements, of which at most `written` were written, as rows of one array; return False if they are none.
+    """Store the elements, of which at most `written` were written, as rows of a single array; return False if they are
+    none.
     """
     cdef Rows found = array.rows
     cdef Rows made

@@ -20,7 +20,7 @@ _FLOWS = {Code.GET: 2, Code.GATHER: 2, Code.STACK: 1}  # numbers of the inputs t
 
 
 def translate_access(t: Translator, op: Operation) -> None:
-    """Translate an operation on a TensorArray; NotNative where the device has no kernel."""
+    """Translate an operation on a TensorArray; NotNative without a kernel of the device, or for handles that vary."""
     code = _code_of(t, op)
     if code in _FLOWS:
         _read(t, op, code)

@@ -24,6 +24,7 @@ from ...kernels.native.program import Code, Computation, Instruction, NativeProg
 from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead, refuse_swapping
 from .last_reads import mark_last_reads
 from .rules import ON_CPU, Rules
+from .sizes import find_sizes
 from .tensor_arrays import ACCESSES, translate_access
 
 _OUTSIDE = -2  # in place of a loop, for registers that are written only once per run
@@ -157,6 +158,7 @@ class Translator:
             self.switches.llvm_seconds if self.switches.llvm and _has_llvm() else None,
             is_cluster,
             not self.rules.is_limited,
+            () if is_cluster else find_sizes(self.instructions, self.registers),
         )
         return program, self.captures
 
