@@ -1,7 +1,7 @@
-"""Gradient arrays to whose elements more than two cotangents may be added, so that the order decides the last bits.
+"""Gradient arrays with more than two addends for an element: their order decides the last bits.
 
 Two addends commute. So writes need an order where an array has more than two, or where a write may meet an element in
-several iterations: reads of one element by many others, as of a node by its neighbours.
+several iterations: reads of an element by many others, as of a node by its neighbours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..ir.rules.shapes import StoresElement
 
 
 def keys_of_sums(root: Region) -> dict[Operation, Key]:
-    """Return the operations that write to gradient arrays in an order, with the key of each array."""
+    """Return the ordered writes to gradient arrays, with the key of each array."""
     writes: dict[Operation, list[Operation]] = {}
     for op in root.walk():
         if op.definition.has(StoresElement) and _is_sum(op.inputs[0].op):
@@ -29,7 +29,7 @@ def keys_of_sums(root: Region) -> dict[Operation, Key]:
 
 
 def _is_sum(made: Operation) -> bool:
-    """Return True for an operation that makes a gradient array for a call of ``gradients()``."""
+    """Return True for the maker of a gradient array of a call of ``gradients()``."""
     if _code_of(made) != "NEW":
         return False
     return bool(made.attrs["sums"]) if "sums" in made.attrs else made.attrs["source"] is None

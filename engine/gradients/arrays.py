@@ -29,7 +29,7 @@ def scope(home: Region) -> AbstractContextManager[object]:
 
 
 def _make_sums(made: Operation) -> Tensor:
-    """Return the handle of a gradient array for arrays that an operation makes."""
+    """Return the handle of a gradient array for the arrays of an operation."""
     kept = {key: made.attrs[key] for key in ("dtype", "element_shape")}
     handle: Tensor
     handle, _ = apply(

@@ -158,7 +158,7 @@ class Instruction:
         Name of the original operation, if used in errors or statistics.
     is_maybe : bool
         For a READ, True if the slot may be empty; then the output is not used. For a NEST, True if the slots were not
-        written one after the other.
+        written in order.
     is_last : bool
         For a READ, True if no other READ has the slot, which may then be released.
     shape : tuple of int or None

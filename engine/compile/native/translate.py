@@ -79,7 +79,7 @@ class Translator:
     placed : list of (int, Tensor, Tensor)
         Saves with an index: the series, the value and the slot.
     places : dict of int to Tensor
-        By series that holds series, the slot of a save with an index.
+        By series of series, the slot of a save with an index.
     results : dict of Tensor to int
         The registers of the outermost loop's saved outputs.
     """
@@ -267,7 +267,7 @@ class Translator:
                 self.push(register, series, tensor)
 
     def push(self, register: int, series: int, tensor: Tensor) -> None:
-        """Append the PUSH of a tensor to save; NotNative for a TensorArray that the program makes itself."""
+        """Append the PUSH of a tensor to save; NotNative for a TensorArray made by the program."""
         if tensor.dtype in HANDLES and tensor.op.rule(RunsAs) is not None:
             raise NotNative(tensor.op, "is saved for a gradient")
         self.add(Code.PUSH, [register, self.slots[series]], [series])
@@ -468,7 +468,7 @@ class Translator:
         Returns
         -------
         list of list of (Tensor, int)
-            For each branch, the values computed before the Cond, and the series that the branch writes them to.
+            For each branch, the values computed before the Cond, and their series.
         """
         earlier: list[list[tuple[Tensor, int]]] = [[] for _ in op.regions]
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):

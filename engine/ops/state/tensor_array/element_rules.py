@@ -22,7 +22,7 @@ class ElementRules:
     identical_shapes : bool
         Require one shape of all elements.
     sums : bool
-        Add repeated writes up, as a gradient array does that has no primal.
+        Add repeated writes up, as in a gradient array without a primal.
     """
 
     element_shape: Shape = UNKNOWN

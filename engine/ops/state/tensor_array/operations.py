@@ -53,15 +53,8 @@ def _element_shape(op: Operation) -> Shape:
 def _loaded_shape(op: Operation, element: Shape, lead: Shape, zeros_index: int) -> Shape:
     """Return the static shape of the result of a read.
 
-    Parameters
-    ----------
-    op : Operation
-    element : Shape
-        Shape of written elements, as far as known.
-    lead : Shape
-        Dimensions before those of an element: none, or the number of stacked elements.
-    zeros_index : int
-        Number of the optional input `zeros`.
+    `element` is the shape of written elements, as far as known; `lead` has the number of stacked elements, or no
+    dimension; `zeros_index` is the number of the optional input `zeros`.
     """
     if len(op.inputs) <= zeros_index:
         return lead + element

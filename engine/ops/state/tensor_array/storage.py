@@ -157,7 +157,7 @@ class ArrayStorage(Elements, Resource):
         return max(self.size, wanted) if self.may_grow() else self.count
 
     def likely_shape(self) -> tuple[int, ...] | None:
-        """Return the shape of elements that are still to be written, as far as earlier ones tell, or None."""
+        """Return the shape of later elements, as far as earlier ones tell, or None."""
         known = self.written_shape() if self.exact is None else self.exact
         return self.primal.likely_shape() if known is None and self.primal is not None else known
 
