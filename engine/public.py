@@ -61,6 +61,7 @@ from .frontend.embedding.sparse_embedding import embedding_lookup_sparse
 from .frontend.functions.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
 from .frontend.functions.functional import foldl, foldr, map_fn, scan
 from .frontend.functions.py_function import py_function
+from .frontend.functions.vectorized import vectorized_map, vmap
 from .frontend.least_squares import matrix_solve_ls
 from .frontend.queues.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
 from .frontend.queues.async_sources import from_async
@@ -1108,6 +1109,8 @@ __all__ = [
     "value_and_grad",
     "variable_axis_size_partitioner",
     "variables_initializer",
+    "vectorized_map",
+    "vmap",
     "weighted_cross_entropy_with_logits",
     "weighted_moments",
     "where",

@@ -5,4 +5,5 @@ PUBLIC = {
     "custom_gradient": "custom_gradient grad_pass_through recompute_grad",
     "functional": "foldl foldr map_fn scan",
     "py_function": "py_function",
+    "vectorized": "vectorized_map vmap",
 }

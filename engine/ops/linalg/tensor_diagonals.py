@@ -14,8 +14,10 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.literals import c128, f64, i32
+from ..support.vectorizing.shapes import diag_examples, diag_part_examples
 
 _ELEMENTS = {"T": (*dtypes.NUMERIC, dtypes.bool_)}
 
@@ -32,7 +34,7 @@ define(
     "diagonal: T -> output: T",
     where=_ELEMENTS,
     shape=lambda op: op.inputs[0].shape + op.inputs[0].shape,
-    rules=[Elements(lambda diagonal: diagonal.size**2)],
+    rules=[Vectorize(diag_examples), Elements(lambda diagonal: diagonal.size**2)],
     kernel=_compute_diag,
     gradient=lambda op, g: [diag_part(g)],
     samples=[
@@ -74,6 +76,7 @@ define(
     "input: T -> diagonal: T",
     where=_ELEMENTS,
     shape=_part_shape,
+    rules=[Vectorize(diag_part_examples)],
     kernel=_compute_diag_part,
     gradient=lambda op, g: [diag(g)],
     samples=[

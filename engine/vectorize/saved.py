@@ -1,0 +1,147 @@
+"""Vectorization of the values that loops and branches save for gradients built in the function.
+
+A series keeps its slots by iteration; the slots hold values of all examples. Where the iteration differs between
+examples, in the gradient of a loop that they leave at different iterations, the slots are read as one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..base.dtypes import int32, series
+from ..base.errors import VectorizationError
+from ..ir import scopes
+from ..ir.apply import apply, constant
+from ..ir.examples import batched_shape, join_sizes, sizes_of
+from ..ir.operation import Operation
+from ..ir.structured import is_structured, save_series, saved_value
+from ..ir.tensor import Tensor
+from .batched import MARKS, BatchedTensors
+from .loops import nested_saving
+from .walk import RULES, Vectorization
+
+
+def _slot_attributes(walk: Vectorization, op: Operation) -> dict[str, object]:
+    attrs = dict(op.own_attrs)
+    if "shape" in attrs and op.outputs[0] in walk.batched:
+        attrs["shape"] = batched_shape(attrs["shape"], walk.count)
+    return attrs
+
+
+def _read(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+    """Read a slot; for slots that differ between examples, take each example's from the array of all slots."""
+    slots, index = op.inputs[:2]
+    if index not in walk.batched:
+        operands = [walk.value(slots), walk.value(index)]
+        if len(op.inputs) > 2:
+            operands.append(_shape_for_all(walk, op, 2))
+        return [apply(op.type, *operands, **_slot_attributes(walk, op))]
+    if op.type != "SeriesRead":
+        raise nested_saving(op)
+    rows = _stack(walk, op)
+    places = apply("Cast", walk.value(index), dtype=int32)
+    if slots not in walk.batched:
+        return [apply("Gather", rows, places, axis=0)]
+    numbers = apply("Range", constant(np.int32(0)), walk.count, constant(np.int32(1)))
+    return [apply("GatherNd", rows, apply("Stack", [places, numbers], axis=1))]
+
+
+def _stack(walk: Vectorization, op: Operation) -> Tensor:
+    """Return all slots of a series as one array, made beside the loop that saves them."""
+    slots = walk.inner_value(op.inputs[0])
+    if slots in walk.stacks:
+        return walk.stacks[slots]
+    loop, value = slots.op, saved_value(slots)
+    if not is_structured(loop) or value is None or value.dtype is series or op.attrs["maybe"]:
+        raise nested_saving(op)
+    with scopes.inside(loop.regions[1]):
+        row = apply("ExpandDims", value, axis=0)
+        sizes = sizes_of(value) if value.shape.is_fully_known else None
+    with scopes.inside(loop.region):
+        # Without iterations nothing is read, whatever the sizes.
+        like = constant(np.zeros(1 + (value.rank or 0), np.int32)) if sizes is None else join_sizes(0, sizes)
+        walk.stacks[slots] = apply("SeriesConcat", save_series(loop, row), like, dtype=row.dtype, shape=row.shape)
+    return walk.stacks[slots]
+
+
+def _shape_for_all(walk: Vectorization, op: Operation, i: int) -> Tensor:
+    """Return the shape in operand `i`, with the number of examples in front if the result differs between them."""
+    shape = walk.value(op.inputs[i])
+    return join_sizes(walk.count, shape) if op.outputs[0] in walk.batched else shape
+
+
+def _sum(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+    return [apply(op.type, walk.value(op.inputs[0]), _shape_for_all(walk, op, 1), **op.own_attrs)]
+
+
+def _add(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+    """Add two series; slots that all examples share have no room for values of each."""
+    mixed = [t for t in op.inputs if t not in walk.batched and t.op.type != "SeriesEmpty"]
+    if op.outputs[0] in walk.batched and mixed:
+        raise VectorizationError(
+            "values saved for all examples are added to values saved for each",
+            wanted="a gradient whose parts all depend on the mapped arguments, or none",
+            got=op.name,
+            operation=op,
+            source=op.source,
+            hint="take the gradient outside of the vectorized function",
+        )
+    return [apply(op.type, *(walk.value(t) for t in op.inputs))]
+
+
+def _same(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+    """Build an operation that moves values of whatever shapes."""
+    return [apply(op.type, *(walk.value(t) for t in op.inputs), **op.own_attrs)]
+
+
+def _concat(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+    """Join the rows of all slots, which for all examples are along axis 1."""
+    if op.outputs[0] not in walk.batched:
+        return _same(walk, op)
+    like = join_sizes(walk.count, walk.value(op.inputs[1]))
+    attrs = {**_slot_attributes(walk, op), "axis": op.attrs["axis"] + 1}
+    return [apply(op.type, walk.value(op.inputs[0]), like, **attrs)]
+
+
+def _split(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+    """Split rows into slots as long as those of another series."""
+    rows, like = op.inputs
+    axis, like_axis = op.attrs["axis"] + (rows in walk.batched), op.attrs["like_axis"] + (like in walk.batched)
+    return [apply(op.type, walk.value(rows), walk.value(like), axis=axis, like_axis=like_axis)]
+
+
+def _mark_first(batched: BatchedTensors, op: Operation) -> None:
+    """Mark the result if the first input differs: the others are shapes, or tell slots."""
+    if op.inputs[0] in batched:
+        batched.add(op.outputs[0])
+
+
+def _mark_read(batched: BatchedTensors, op: Operation) -> None:
+    if batched.any(op.inputs[:2]):
+        batched.add(op.outputs[0])
+
+
+RULES.update(
+    SeriesRead=_read,
+    SeriesReadOrZeros=_read,
+    SeriesReadSeries=_read,
+    SeriesSum=_sum,
+    SeriesAdd=_add,
+    SeriesSumSeries=_same,
+    SeriesSpread=_same,
+    SeriesConcat=_concat,
+    SeriesSplit=_split,
+    MaybeGet=_same,
+)
+MARKS.update(
+    SeriesRead=_mark_read,
+    SeriesReadOrZeros=_mark_read,
+    SeriesReadSeries=_mark_read,
+    SeriesSum=_mark_first,
+    SeriesSumSeries=_mark_first,
+    SeriesSpread=_mark_first,
+    SeriesConcat=_mark_first,
+    SeriesSplit=_mark_first,
+)
