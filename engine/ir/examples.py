@@ -35,6 +35,7 @@ class Examples:
         self.operands: list[Tensor] = list(operands)
         self.batched: list[bool] = list(batched)
         self.count = count
+        self._spread: dict[int, Tensor] = {}
 
     def __getitem__(self, i: int) -> Tensor:
         return self.operands[i]
@@ -45,7 +46,11 @@ class Examples:
 
     def spread(self, i: int) -> Tensor:
         """Return an operand for all examples, an operand shared by the examples repeated."""
-        return self.operands[i] if self.batched[i] else spread(self.operands[i], self.count)
+        if self.batched[i]:
+            return self.operands[i]
+        if i not in self._spread:
+            self._spread[i] = spread(self.operands[i], self.count)
+        return self._spread[i]
 
     def shared(self, i: int) -> Tensor:
         """Return an operand that must be the same for all examples; GraphError if it differs."""

@@ -52,7 +52,8 @@ def vectorized_map(fn: Callable[..., Any], elems: Any, name: str | None = None) 
     Examples
     --------
     >>> import tagloom as tg
-    >>> tg.function(lambda: tg.vectorized_map(lambda x: tg.reduce_sum(x) * x, tg.constant([[1.0, 2.0], [3.0, 4.0]]))).sync()
+    >>> weigh = lambda x: tg.reduce_sum(x) * x
+    >>> tg.function(lambda: tg.vectorized_map(weigh, tg.constant([[1.0, 2.0], [3.0, 4.0]]))).sync()
     array([[ 3.,  6.],
            [21., 28.]], dtype=float32)
     """

@@ -79,7 +79,7 @@ define(
     "CheckedCondition",  # for ranks unknown while the graph is built
     "condition: bool, x: T, y: T -> output: bool",
     shape=same_as(0),
-    rules=[Vectorize(pointwise)],
+    rules=[Vectorize(one_by_one)],
     kernel=_check_condition_ranks,
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_C, f64([[1, 2], [3, 4]]), f64([10, 20])], _C), Sample([_C[0], f64(1), f64([2, 3])], _C[0])],

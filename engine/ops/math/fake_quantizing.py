@@ -21,6 +21,7 @@ from ..support.common import sum_to
 from ..support.families import keep_dtype
 from ..support.literals import f64
 from ..support.vectorizing.families import pointwise
+from ..support.vectorizing.indexing import any_shared
 from .elementwise import floor
 
 _TWO_BYTES = (dtypes.float16, dtypes.bfloat16)
@@ -103,7 +104,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"num_bits": 8, "narrow_range": False},
     shape=_fake_quant_shape,
-    rules=[Vectorize(pointwise)],
+    rules=[Vectorize(any_shared((1, 2), pointwise))],
     kernel=_fake_quant,
     gradient=_fake_quant_gradient,
     samples=[  # the gradient is that of the line through the steps: see tests/ops/test_quantizing.py

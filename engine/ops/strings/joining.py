@@ -24,7 +24,7 @@ from ..support.arguments import static_ints
 from ..support.interpreter import iterate_elements, repeated_numbers
 from ..support.literals import i64
 from ..support.vectorizing.families import one_by_one
-from ..support.vectorizing.shapes import hosted_along
+from ..support.vectorizing.shapes import reduce_join_examples
 from .elementwise import STRINGS, string_array
 from .kernels import join_texts, make_string_vector, make_strings, python_calls, split_text
 
@@ -86,7 +86,7 @@ define(
     "inputs: host string -> output: host string",
     attrs={**AXES, "separator": ""},
     shape=_joined_shape,
-    rules=[Vectorize(hosted_along), Elements(python_calls)],
+    rules=[Vectorize(reduce_join_examples), Elements(python_calls)],
     kernel=_compute_reduce_join,
     gradient=STRINGS,
     samples=[

@@ -71,7 +71,7 @@ def shift_axis(axis: Any, rank: int) -> Any:
     """Return axes of an example as axes of all examples."""
     if axis is None:
         return tuple(range(1, rank + 1))
-    if isinstance(axis, tuple | list):
+    if isinstance(axis, tuple | list | range):
         return tuple(a % rank + 1 for a in axis)
     return axis % rank + 1
 

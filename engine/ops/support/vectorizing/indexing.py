@@ -72,6 +72,8 @@ def gather_nd_examples(examples: Examples) -> Sequence[Tensor]:
 
 def scatter_nd_examples(examples: Examples) -> Sequence[Tensor]:
     """Add up updates in an array of each example."""
+    if examples.batched[2]:  # a number of segments that was counted
+        return one_by_one(examples)
     indices = _index_with_example(examples, examples.spread(0))
     return examples.copy(indices, examples.spread(1), examples.with_count(2))
 
@@ -84,7 +86,9 @@ def tensor_scatter_examples(examples: Examples) -> Sequence[Tensor]:
 
 def segments_examples(examples: Examples) -> Sequence[Tensor]:
     """Reduce the segments of each example: its segments are numbered after those of earlier examples."""
-    ids, number = examples.spread(1), examples.shared(2)
+    if examples.batched[2]:
+        return one_by_one(examples)
+    ids, number = examples.spread(1), examples[2]
     count = apply("Cast", number, dtype=ids.dtype)
     offsets = example_numbers(examples, ids.dtype) * count
     offsets = apply("Reshape", offsets, join_sizes(examples.count, *[1] * examples.rank(1)))
@@ -102,10 +106,10 @@ def strided_slice_examples(examples: Examples) -> Sequence[Tensor]:
     """Index each example."""
     spec = examples.op.attrs["spec"]
     if not any(examples.batched[1:]):
-        return examples.copy(examples[0], *examples.operands[1:], spec=steps_of(spec))
+        return examples.copy(examples.spread(0), *examples.operands[1:], spec=steps_of(spec))
     if not _takes_row(examples, 1):
         return one_by_one(examples)
-    size = sizes_of(examples.spread(0) if examples.batched[0] else examples[0])[1 if examples.batched[0] else 0]
+    size = sizes_of(examples[0])[int(examples.batched[0])]
     index = _from_the_front(examples[1], size)
     if examples.batched[0]:
         return [apply("Gather", examples[0], index, axis=1, batch_dims=1)]
@@ -143,7 +147,7 @@ def slice_block_examples(examples: Examples) -> Sequence[Tensor]:
     sizes = examples.op.outputs[0].shape
     if not examples.batched[1]:
         whole = examples.shared(2)
-        return examples.copy(examples[0], join_sizes(0, examples[1]), join_sizes(-1, whole))
+        return examples.copy(examples.spread(0), join_sizes(0, examples[1]), join_sizes(-1, whole))
     if not sizes.is_fully_known or examples.batched[2]:
         return one_by_one(examples)
     begin, x = examples[1], examples.spread(0)

@@ -17,12 +17,12 @@ from .families import one_by_one, product, raise_rank, shift_axis
 
 def shape_of_one(examples: Examples) -> Sequence[Tensor]:
     """Return the shape of an example, which all examples share."""
-    return [sizes_of(examples[0])[1:]]
+    return [sizes_of(examples.spread(0))[1:]]
 
 
 def size_of_one(examples: Examples) -> Sequence[Tensor]:
     """Return the number of elements of an example, which all examples share."""
-    return [product(sizes_of(examples[0])[1:])]
+    return [product(sizes_of(examples.spread(0))[1:])]
 
 
 def rank_of_one(examples: Examples) -> Sequence[Tensor]:
@@ -35,21 +35,21 @@ def reshape_examples(examples: Examples) -> Sequence[Tensor]:
     known = examples.op.outputs[0].shape
     # Known sizes replace a -1 in the shape, which sizes of 0 would make ambiguous.
     if known.is_fully_known and not examples.batched[1]:
-        return [apply("Reshape", examples[0], join_sizes(examples.count, *known.as_tuple()))]
-    return [apply("Reshape", examples[0], examples.with_count(1))]
+        return [apply("Reshape", examples.spread(0), join_sizes(examples.count, *known.as_tuple()))]
+    return [apply("Reshape", examples.spread(0), examples.with_count(1))]
 
 
 def broadcast_examples(examples: Examples) -> Sequence[Tensor]:
     """Broadcast each example to a shape, which all examples share."""
     ones = known_rank(examples.op.outputs[0]) - examples.rank()
-    return [apply("BroadcastTo", raise_rank(examples[0], ones), examples.with_count(1))]
+    return [apply("BroadcastTo", raise_rank(examples.spread(0), ones), examples.with_count(1))]
 
 
 def sum_examples_to(examples: Examples) -> Sequence[Tensor]:
     """Sum each example down to a shape, which all examples share."""
     rank = known_rank(examples.op.outputs[0])
     extra = examples.rank() - rank
-    total = apply("SumTo", examples[0], examples.with_count(1, *[1] * extra))
+    total = apply("SumTo", examples.spread(0), examples.with_count(1, *[1] * extra))
     if not extra:
         return [total]
     return [apply("Reshape", total, examples.with_count(1))]
@@ -58,13 +58,13 @@ def sum_examples_to(examples: Examples) -> Sequence[Tensor]:
 def unreduce_examples(examples: Examples) -> Sequence[Tensor]:
     """Broadcast each example over axes that were reduced."""
     axis = shift_axis(examples.op.attrs["axis"], known_rank(examples.op.outputs[0]))
-    return examples.copy(examples[0], examples.with_count(1), axis=axis)
+    return examples.copy(examples.spread(0), examples.with_count(1), axis=axis)
 
 
 def fill_examples(examples: Examples) -> Sequence[Tensor]:
     """Fill an array for each example with its value."""
     ones = known_rank(examples.op.outputs[0])
-    return [apply("BroadcastTo", raise_rank(examples[1], ones), examples.with_count(0))]
+    return [apply("BroadcastTo", raise_rank(examples.spread(1), ones), examples.with_count(0))]
 
 
 def squeeze_examples(examples: Examples) -> Sequence[Tensor]:
@@ -77,26 +77,26 @@ def squeeze_examples(examples: Examples) -> Sequence[Tensor]:
             return one_by_one(examples)
         axis = [i for i, size in enumerate(shape) if size == 1]
     axes = shift_axis(tuple(axis), rank)
-    return examples.copy(examples[0], axis=axes) if axes else [examples[0]]
+    return examples.copy(examples.spread(0), axis=axes) if axes else [examples.spread(0)]
 
 
 def transpose_examples(examples: Examples) -> Sequence[Tensor]:
     """Permute the axes of an example."""
     rank, perm = examples.rank(), examples.op.attrs["perm"]
     order = range(rank - 1, -1, -1) if perm is None else perm
-    return examples.copy(examples[0], perm=(0, *shift_axis(tuple(order), rank)))
+    return examples.copy(examples.spread(0), perm=(0, *shift_axis(tuple(order), rank)))
 
 
 def permute_examples(examples: Examples) -> Sequence[Tensor]:
     """Permute the axes of an example by a tensor."""
     perm = examples.shared(1)
     rank = apply("Cast", constant(np.int32(examples.rank())), dtype=perm.dtype)
-    return examples.copy(examples[0], join_sizes(0, perm % rank + 1))
+    return examples.copy(examples.spread(0), join_sizes(0, perm % rank + 1))
 
 
 def reverse_examples(examples: Examples) -> Sequence[Tensor]:
     """Reverse axes of an example."""
-    return examples.copy(examples[0], axis=shift_axis(examples.op.attrs["axis"], examples.rank()))
+    return examples.copy(examples.spread(0), axis=shift_axis(examples.op.attrs["axis"], examples.rank()))
 
 
 def roll_examples(examples: Examples) -> Sequence[Tensor]:
@@ -108,20 +108,22 @@ def roll_examples(examples: Examples) -> Sequence[Tensor]:
 
 def tile_examples(examples: Examples) -> Sequence[Tensor]:
     """Repeat an example."""
-    return examples.copy(examples[0], join_sizes(1, examples.shared(1)))
+    return examples.copy(examples.spread(0), join_sizes(1, examples.shared(1)))
 
 
 def tile_grad_examples(examples: Examples) -> Sequence[Tensor]:
     """Add up the repetitions of an example."""
-    return examples.copy(examples[0], join_sizes(1, examples.shared(1)), examples.with_count(2))
+    return examples.copy(examples.spread(0), join_sizes(1, examples.shared(1)), examples.with_count(2))
 
 
 def pad_examples(examples: Examples) -> Sequence[Tensor]:
     """Pad an example; a padding value of its own is selected afterwards."""
+    if examples.batched[1]:  # as in the gradient of a slice with a begin of its own
+        return one_by_one(examples)
     pairs = _pairs_with_none(examples.shared(1))
     if not any(examples.batched[2:]):
         return examples.copy(examples.spread(0), pairs, *examples.operands[2:])
-    zero = constant(np.zeros((), examples[0].dtype.numpy))
+    zero = constant(np.zeros((), examples.spread(0).dtype.numpy))
     inside = apply("Pad", apply("Fill", sizes_of(examples.spread(0)), constant(True)), pairs, constant(False))
     padded = apply("Pad", examples.spread(0), pairs, zero)
     return [apply("Where", inside, padded, raise_rank(examples.spread(2), examples.rank()))]
@@ -129,7 +131,7 @@ def pad_examples(examples: Examples) -> Sequence[Tensor]:
 
 def mirror_pad_examples(examples: Examples) -> Sequence[Tensor]:
     """Pad an example by its own elements, or undo this for a cotangent."""
-    return examples.copy(examples[0], _pairs_with_none(examples.shared(1)))
+    return examples.copy(examples.spread(0), _pairs_with_none(examples.shared(1)))
 
 
 def _pairs_with_none(pairs: Tensor) -> Tensor:
@@ -139,13 +141,13 @@ def _pairs_with_none(pairs: Tensor) -> Tensor:
 
 def ensure_shape_examples(examples: Examples) -> Sequence[Tensor]:
     """Check the shape of an example."""
-    return examples.copy(examples[0], shape=Shape([None]) + Shape(examples.op.attrs["shape"]))
+    return examples.copy(examples.spread(0), shape=Shape([None]) + Shape(examples.op.attrs["shape"]))
 
 
 def diag_examples(examples: Examples) -> Sequence[Tensor]:
     """Make a diagonal tensor of each example."""
-    sizes = sizes_of(examples[0])[1:]
-    flat = apply("Reshape", examples[0], join_sizes(examples.count, product(sizes)))
+    sizes = sizes_of(examples.spread(0))[1:]
+    flat = apply("Reshape", examples.spread(0), join_sizes(examples.count, product(sizes)))
     matrices = apply("MatrixDiag", flat, k=(0, 0))
     return [apply("Reshape", matrices, join_sizes(examples.count, sizes, sizes))]
 
@@ -153,9 +155,9 @@ def diag_examples(examples: Examples) -> Sequence[Tensor]:
 def diag_part_examples(examples: Examples) -> Sequence[Tensor]:
     """Take the diagonal of the tensor of each example."""
     half = examples.rank() // 2
-    sizes = sizes_of(examples[0])[1 : 1 + half]
+    sizes = sizes_of(examples.spread(0))[1 : 1 + half]
     number = product(sizes)
-    matrices = apply("Reshape", examples[0], join_sizes(examples.count, number, number))
+    matrices = apply("Reshape", examples.spread(0), join_sizes(examples.count, number, number))
     return [apply("Reshape", apply("MatrixDiagPart", matrices, k=(0, 0)), join_sizes(examples.count, sizes))]
 
 
@@ -195,9 +197,10 @@ def reverse_sequence_examples(examples: Examples) -> Sequence[Tensor]:
     return [apply("Transpose", apply("Reshape", turned, sizes), perm=back)]
 
 
-def hosted_along(examples: Examples) -> Sequence[Tensor]:
-    """Vectorize an operation along axes of its only operand, in host memory."""
-    return examples.copy(examples[0], axis=shift_axis(examples.op.attrs["axis"], examples.rank()))
+def reduce_join_examples(examples: Examples) -> Sequence[Tensor]:
+    """Join the strings of each example along axes; all of them from the last to the first, as for one example."""
+    axis, rank = examples.op.attrs["axis"], examples.rank()
+    return examples.copy(examples.spread(0), axis=shift_axis(range(rank - 1, -1, -1) if axis is None else axis, rank))
 
 
 def steps_of(spec: tuple[Any, ...]) -> tuple[Any, ...]:
