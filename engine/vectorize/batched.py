@@ -71,8 +71,8 @@ def _mark_while(batched: BatchedTensors, op: Operation) -> None:
         if (ragged and changes) or batched.any((op.inputs[i], body.results[i])):
             batched.add(cond.params[i], body.params[i], op.outputs[i])
     for extra, output in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
-        differs = ragged if extra.value is None else extra.value in batched
-        if differs:
+        # In a loop that examples leave at different iterations slots hold values of each, as they are read apart.
+        if (ragged and (extra.value is None or extra.value.dtype.is_value)) or extra.value in batched:
             batched.add(output)
 
 

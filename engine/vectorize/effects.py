@@ -60,8 +60,11 @@ class _VectorizedGradient:
         with scopes.inside(region):
             found = nest.flatten(op.attrs["gradient"](*params))
             results = [None if g is None else convert_to_tensor(g) for g in found]
-        batched = dict(zip(params, cotangents, strict=True))
-        inner = self.walk.continued(region, batched)
+        triples = list(zip(op.outputs, params, cotangents, strict=True))
+        inner = self.walk.continued(region, {p: g for y, p, g in triples if y in self.walk.batched})
+        for y, param, g in triples:
+            if y not in self.walk.batched:
+                inner.set_value(param, g)
         inner.run()
         return self._gradients(inner, results)
 
@@ -75,12 +78,13 @@ class _VectorizedGradient:
     def _gradients(self, inner: Vectorization, results: Sequence[Tensor | None]) -> list[Any]:
         """Return the gradients for all examples, added up for an argument that all examples share."""
         num = self.op.attrs["num"]
+        differ = self.walk.batched.any(self.op.outputs)
         gradients: list[Any] = []
-        for i, result in enumerate(results):
+        for result, batched in zip(results, self.batched[num:], strict=True):
             if result is None:
                 gradients.append(None)
-            elif self.batched[num + i]:
-                gradients.append(inner.spread_value(result))
+            elif batched or not differ:
+                gradients.append(inner.spread_value(result) if batched else inner.value(result))
             else:
                 gradients.append(apply("Sum", inner.spread_value(result), axis=(0,), keepdims=False))
         return gradients

@@ -21,7 +21,7 @@ from ..base.errors import VectorizationError
 from ..base.shapes import Shape
 from ..ir import scopes
 from ..ir.apply import apply, constant
-from ..ir.examples import batched_shape, join_sizes, known_rank
+from ..ir.examples import batched_shape, join_sizes, known_rank, spread
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.structured import SavedOutput, make_while, new_region, num_results, save_series, saved_outputs, trip_count
@@ -67,21 +67,26 @@ def _build_common(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     return [*ordinary, *(_save(walk, loop, extra) for extra in saved_outputs(op))]
 
 
-def _save(walk: Vectorization, loop: Operation, extra: SavedOutput) -> Tensor:
-    """Return the saved value of a loop for all examples."""
+def _save(walk: Vectorization, loop: Operation, extra: SavedOutput, spreads: bool = False) -> Tensor:
+    """Return the saved value of a loop for all examples; with `spreads` values that they share are repeated."""
     if extra.value is None:
         return trip_count(loop)
     if extra.index is not None and extra.index in walk.batched:
         raise nested_saving(loop)
     index = None if extra.index is None else walk.inner_value(extra.index)
-    return save_series(loop, walk.inner_value(extra.value), index)
+    value = walk.inner_value(extra.value)
+    if spreads and extra.value not in walk.batched and value.dtype.is_value:
+        with scopes.inside(loop.regions[1]):
+            value = spread(value, walk.count)
+    return save_series(loop, value, index)
 
 
 def nested_saving(op: Operation) -> VectorizationError:
-    """Return the error for values saved by loops in loops whose numbers of iterations differ between examples."""
+    """Return the error for saved values that are not one array: of loops in loops, or of some iterations only."""
     return VectorizationError(
-        "the gradient of a loop in a loop is vectorized, whose numbers of iterations differ between examples",
-        wanted="loops with the same number of iterations for all examples, or a gradient taken outside",
+        "the gradient of a loop is vectorized whose number of iterations differs between examples, and which has loops "
+        "or conditionals in its body, or checkpoint_every",
+        wanted="a loop with the same number of iterations for all examples, or a gradient taken outside",
         got=op.name,
         operation=op,
         source=op.source,
@@ -183,7 +188,7 @@ class _RaggedLoop:
         outputs = list(loop.outputs[before : before + self.number])
         iterations = loop.outputs[1] if self.counts else None
         for extra in saved_outputs(op):
-            outputs.append(iterations if extra.value is None else _save(walk, loop, extra))  # type: ignore[arg-type]
+            outputs.append(iterations if extra.value is None else _save(walk, loop, extra, True))  # type: ignore[arg-type]
         return outputs
 
     def _add_variables(

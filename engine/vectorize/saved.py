@@ -12,11 +12,12 @@ import numpy as np
 
 from ..base.dtypes import int32, series
 from ..base.errors import VectorizationError
+from ..base.shapes import Shape
 from ..ir import scopes
 from ..ir.apply import apply, constant
-from ..ir.examples import batched_shape, join_sizes, sizes_of
+from ..ir.examples import batched_shape, join_sizes, known_rank, sizes_of
 from ..ir.operation import Operation
-from ..ir.structured import is_structured, save_series, saved_value
+from ..ir.structured import is_structured, num_results, save_series, saved_value
 from ..ir.tensor import Tensor
 from .batched import MARKS, BatchedTensors
 from .loops import nested_saving
@@ -25,7 +26,7 @@ from .walk import RULES, Vectorization
 
 def _slot_attributes(walk: Vectorization, op: Operation) -> dict[str, object]:
     attrs = dict(op.own_attrs)
-    if "shape" in attrs and op.outputs[0] in walk.batched:
+    if "shape" in attrs and op.outputs[0] in walk.batched and op.outputs[0].dtype is not series:
         attrs["shape"] = batched_shape(attrs["shape"], walk.count)
     return attrs
 
@@ -49,21 +50,44 @@ def _read(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 
 
 def _stack(walk: Vectorization, op: Operation) -> Tensor:
-    """Return all slots of a series as one array, made beside the loop that saves them."""
+    """Return all slots of a series as one array, made beside the operation that the series comes from."""
     slots = walk.inner_value(op.inputs[0])
     if slots in walk.stacks:
         return walk.stacks[slots]
-    loop, value = slots.op, saved_value(slots)
-    if not is_structured(loop) or value is None or value.dtype is series or op.attrs["maybe"]:
+    value = saved_value(slots)
+    # A value saved in some iterations only, as with checkpoint_every, leaves slots empty.
+    if value is None or value.dtype is series or _may_be_missing(value):
+        raise nested_saving(op)
+    batched = op.inputs[0] in walk.batched
+    if not batched:
+        slots, value = _with_rows(op, slots, value)
+    with scopes.inside(slots.op.region):
+        # Without iterations nothing is read, whatever the unknown sizes.
+        known_rank(value)
+        like = constant(np.asarray([0, *((1 if d is None else d) for d in value.shape.dims[1:])], np.int32))
+        shape = Shape([None]) + value.shape[1:]
+        rows = apply("SeriesConcat", slots, like, dtype=value.dtype, shape=shape)
+        if batched:
+            sizes = sizes_of(rows)
+            slots_number = sizes[0] // apply("Maximum", walk.count, constant(np.int32(1)))
+            rows = apply("Reshape", rows, join_sizes(slots_number, walk.count, sizes[1:]))
+    walk.stacks[walk.inner_value(op.inputs[0])] = rows
+    return rows
+
+
+def _with_rows(op: Operation, slots: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a series of the same values with a first dimension of size 1, by which they are joined."""
+    loop = slots.op
+    if not loop.is_while:
         raise nested_saving(op)
     with scopes.inside(loop.regions[1]):
         row = apply("ExpandDims", value, axis=0)
-        sizes = sizes_of(value) if value.shape.is_fully_known else None
-    with scopes.inside(loop.region):
-        # Without iterations nothing is read, whatever the sizes.
-        like = constant(np.zeros(1 + (value.rank or 0), np.int32)) if sizes is None else join_sizes(0, sizes)
-        walk.stacks[slots] = apply("SeriesConcat", save_series(loop, row), like, dtype=row.dtype, shape=row.shape)
-    return walk.stacks[slots]
+    return save_series(loop, row), row
+
+
+def _may_be_missing(value: Tensor) -> bool:
+    """Return True for a value that a branch saves, which is dead where the branch did not run."""
+    return is_structured(value.op) and value.index >= num_results(value.op)
 
 
 def _shape_for_all(walk: Vectorization, op: Operation, i: int) -> Tensor:
