@@ -45,6 +45,7 @@ from .base.errors import (
     TagloomError,
     TensorArrayError,
     UninitializedVariableError,
+    VectorizationError,
 )
 from .base.settings import Settings, Switches
 from .base.shapes import Shape
@@ -550,6 +551,7 @@ __all__ = [
     "Trace",
     "UninitializedVariableError",
     "Variable",
+    "VectorizationError",
     "Watch",
     "__version__",
     "accumulate_n",

@@ -15,7 +15,7 @@ from ..base.errors import VectorizationError
 from ..base.shapes import Shape
 from ..ir import scopes
 from ..ir.apply import apply, constant
-from ..ir.examples import batched_shape, join_sizes, known_rank, sizes_of
+from ..ir.examples import batched_shape, join_sizes, known_rank
 from ..ir.operation import Operation
 from ..ir.structured import is_structured, num_results, save_series, saved_value
 from ..ir.tensor import Tensor
@@ -45,12 +45,16 @@ def _read(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     places = apply("Cast", walk.value(index), dtype=int32)
     if slots not in walk.batched:
         return [apply("Gather", rows, places, axis=0)]
+    # The values of all examples in a slot are as many rows.
     numbers = apply("Range", constant(np.int32(0)), walk.count, constant(np.int32(1)))
-    return [apply("GatherNd", rows, apply("Stack", [places, numbers], axis=1))]
+    return [apply("Gather", rows, places * walk.count + numbers, axis=0)]
 
 
 def _stack(walk: Vectorization, op: Operation) -> Tensor:
-    """Return all slots of a series as one array, made beside the operation that the series comes from."""
+    """Return the rows of all slots of a series as one array, made beside the operation that the series comes from.
+
+    The rows of a slot are the values of the examples, or a single value that they share.
+    """
     slots = walk.inner_value(op.inputs[0])
     if slots in walk.stacks:
         return walk.stacks[slots]
@@ -58,8 +62,7 @@ def _stack(walk: Vectorization, op: Operation) -> Tensor:
     # A value saved in some iterations only, as with checkpoint_every, leaves slots empty.
     if value is None or value.dtype is series or _may_be_missing(value):
         raise nested_saving(op)
-    batched = op.inputs[0] in walk.batched
-    if not batched:
+    if op.inputs[0] not in walk.batched:
         slots, value = _with_rows(op, slots, value)
     with scopes.inside(slots.op.region):
         # Without iterations nothing is read, whatever the unknown sizes.
@@ -67,10 +70,6 @@ def _stack(walk: Vectorization, op: Operation) -> Tensor:
         like = constant(np.asarray([0, *((1 if d is None else d) for d in value.shape.dims[1:])], np.int32))
         shape = Shape([None]) + value.shape[1:]
         rows = apply("SeriesConcat", slots, like, dtype=value.dtype, shape=shape)
-        if batched:
-            sizes = sizes_of(rows)
-            slots_number = sizes[0] // apply("Maximum", walk.count, constant(np.int32(1)))
-            rows = apply("Reshape", rows, join_sizes(slots_number, walk.count, sizes[1:]))
     walk.stacks[walk.inner_value(op.inputs[0])] = rows
     return rows
 

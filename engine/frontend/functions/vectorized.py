@@ -227,10 +227,12 @@ class _Mapped:
         for other, size in sizes if known else sizes[1:]:
             message = f"{first.path} and {other.path} have different sizes along the axes that are mapped"
             checks.append(apply("Assert", apply("Equal", size, count), [count, size], message=message))
-        if not checks:
-            return count
-        with scopes.within(control_inputs=(*scopes.current().control_inputs, *checks)):
-            return apply("Identity", count)
+        if checks:
+            # The arguments wait for the checks: the operations on them would fail with other words, or broadcast.
+            with scopes.within(control_inputs=(*scopes.current().control_inputs, *checks)):
+                for argument, _ in sizes:
+                    argument.tensor = apply("Identity", argument.tensor)
+        return count
 
     def apply(self, pack: Callable[[list[Any]], tuple[Any, ...]], fn: Any, out_axes: Any, what: str) -> Any:
         """Vectorize `fn`, whose arguments `pack` makes of the leaves."""
