@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import DType, int32
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from .apply import apply, build, constant
@@ -16,12 +17,12 @@ from .tensor import Tensor
 
 
 class Examples:
-    """An operation of the function for one example, and its operands for all examples.
+    """An operation of the function for a single example, and its operands for all examples.
 
     Parameters
     ----------
     op : Operation
-        The operation for one example.
+        The operation for a single example.
     operands : sequence of Tensor
         Its operands; the batched ones have a first dimension for the examples.
     batched : sequence of bool
@@ -41,7 +42,7 @@ class Examples:
         return self.operands[i]
 
     def rank(self, i: int = 0) -> int:
-        """Return the rank of an operand for one example."""
+        """Return the rank of an operand for a single example."""
         return known_rank(self.op.inputs[i])
 
     def spread(self, i: int) -> Tensor:
@@ -93,20 +94,28 @@ def join_sizes(*parts: int | Tensor) -> Tensor:
 
     The result is a constant if all sizes are known.
     """
-    dtype = parts[-1].dtype if isinstance(parts[-1], Tensor) else None
-    kind = np.int32 if dtype is None else dtype.numpy
-    values = [static_value(p) if isinstance(p, Tensor) else np.asarray(p) for p in parts]
-    if all(value is not None for value in values):
-        return constant(np.concatenate([np.reshape(value, -1).astype(kind) for value in values]))  # type: ignore[arg-type]
-    vectors = []
-    for part, value in zip(parts, values, strict=True):
-        if value is not None:
-            vectors.append(constant(np.reshape(value, -1).astype(kind)))
-            continue
-        assert isinstance(part, Tensor)
-        tensor = part if dtype is None or part.dtype is dtype else apply("Cast", part, dtype=dtype)
-        vectors.append(apply("ExpandDims", tensor, axis=0) if tensor.rank == 0 else tensor)
-    return vectors[0] if len(vectors) == 1 else apply("Concat", vectors, axis=0)
+    last = parts[-1]
+    dtype = last.dtype if isinstance(last, Tensor) else int32
+    values = [_known_sizes(part) for part in parts]
+    known = [np.reshape(value, -1).astype(dtype.numpy) for value in values if value is not None]
+    if len(known) == len(parts):
+        return constant(np.concatenate(known))
+    return apply("Concat", [_as_vector(part, dtype) for part in parts], axis=0)
+
+
+def _known_sizes(part: int | Tensor) -> Any:
+    """Return an integer, or the value of a tensor if it is known."""
+    return static_value(part) if isinstance(part, Tensor) else part
+
+
+def _as_vector(part: int | Tensor, dtype: DType) -> Tensor:
+    """Return sizes as a vector of a dtype."""
+    value = _known_sizes(part)
+    if value is not None:
+        return constant(np.reshape(value, -1).astype(dtype.numpy))
+    assert isinstance(part, Tensor)
+    tensor: Tensor = part if part.dtype is dtype else apply("Cast", part, dtype=dtype)
+    return apply("ExpandDims", tensor, axis=0) if tensor.rank == 0 else tensor
 
 
 def sizes_of(tensor: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ The handle of an array counts as different between examples if a value written t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..base.errors import VectorizationError
 from ..base.shapes import Shape
@@ -18,21 +18,25 @@ from .batched import MARKS, BatchedTensors
 from .walk import RULES, Vectorization
 
 
-def _mark_write(batched: BatchedTensors, op: Operation) -> None:
-    """Mark the array if the written value differs."""
-    value = op.inputs[2] if op.type in ("TensorArrayWrite", "TensorArrayScatter") else op.inputs[1]
-    if value in batched:
-        batched.add(op.inputs[0])
+def _mark_array_of(value: int) -> Callable[[BatchedTensors, Operation], None]:
+    """Return the mark of the array if the written value, an operand, differs."""
+
+    def mark_array(batched: BatchedTensors, op: Operation) -> None:
+        if op.inputs[value] in batched:
+            batched.add(op.inputs[0])
+
+    return mark_array
 
 
-def _mark_read(batched: BatchedTensors, op: Operation) -> None:
-    """Mark the value read if the array differs, or the index."""
-    if op.inputs[0] in batched or (op.type == "TensorArrayRead" and op.inputs[1] in batched):
+def _mark_result(batched: BatchedTensors, op: Operation) -> None:
+    """Mark the value read, or the gradient array, if the array differs."""
+    if op.inputs[0] in batched:
         batched.add(op.outputs[0])
 
 
-def _mark_gradient(batched: BatchedTensors, op: Operation) -> None:
-    if op.inputs[0] in batched:
+def _mark_element(batched: BatchedTensors, op: Operation) -> None:
+    """Mark the element read if the array differs, or the index."""
+    if batched.any(op.inputs[:2]):
         batched.add(op.outputs[0])
 
 
@@ -47,14 +51,17 @@ def _element_shape(walk: Vectorization, op: Operation, handle: Tensor) -> Shape:
 
 def _new(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     attrs = {**op.own_attrs, "element_shape": _element_shape(walk, op, op.outputs[0])}
-    return apply(op.type, _common(walk, op, 0), **attrs)
+    outputs: list[Tensor] = apply("TensorArrayNew", _common(walk, op, 0), **attrs)
+    return outputs
 
 
 def _gradient(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Make a gradient array; its elements may differ between examples where those of the array do not."""
     handle, flow = op.inputs
     any_shape = op.outputs[0] in walk.batched and handle not in walk.batched
-    return apply(op.type, walk.value(handle), walk.value(flow), source=op.attrs["source"], any_shape=any_shape)
+    attrs = {**op.own_attrs, "any_shape": any_shape}
+    outputs: list[Tensor] = apply("TensorArrayGrad", walk.value(handle), walk.value(flow), **attrs)
+    return outputs
 
 
 def _common(walk: Vectorization, op: Operation, i: int) -> Tensor:
@@ -109,6 +116,7 @@ def _split(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 
 
 def _joined(op: Operation) -> VectorizationError:
+    """Return the error for elements of several lengths."""
     return VectorizationError(
         f"{op.type} joins or splits the elements of a TensorArray that differ between examples",
         wanted="stack and unstack",
@@ -165,7 +173,9 @@ def _concat(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     handle, flow, *like = op.inputs
     if handle in walk.batched:
         raise _joined(op)
-    return apply(op.type, walk.value(handle), walk.value(flow), [walk.value(t) for t in like], **op.own_attrs)
+    operands = [walk.value(handle), walk.value(flow)]
+    outputs: list[Tensor] = apply("TensorArrayConcat", *operands, [walk.value(t) for t in like], **op.own_attrs)
+    return outputs
 
 
 def _size(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
@@ -193,14 +203,14 @@ RULES.update(
 )
 MARKS.update(
     TensorArrayNew=_mark_nothing,
-    TensorArrayGrad=_mark_gradient,
-    TensorArrayWrite=_mark_write,
-    TensorArrayScatter=_mark_write,
-    TensorArrayUnstack=_mark_write,
-    TensorArraySplit=_mark_write,
-    TensorArrayRead=_mark_read,
-    TensorArrayGather=_mark_read,
-    TensorArrayStack=_mark_read,
-    TensorArrayConcat=_mark_read,
+    TensorArrayGrad=_mark_result,
+    TensorArrayWrite=_mark_array_of(2),
+    TensorArrayScatter=_mark_array_of(2),
+    TensorArrayUnstack=_mark_array_of(1),
+    TensorArraySplit=_mark_array_of(1),
+    TensorArrayRead=_mark_element,
+    TensorArrayGather=_mark_result,
+    TensorArrayStack=_mark_result,
+    TensorArrayConcat=_mark_result,
     TensorArraySize=_mark_nothing,
 )

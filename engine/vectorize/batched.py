@@ -23,7 +23,7 @@ class BatchedTensors:
     Parameters
     ----------
     region : Region
-        The function for one example.
+        The function for a single example.
     mapped : iterable of Tensor
         Its parameters that differ between examples.
     """
@@ -72,7 +72,9 @@ def _mark_while(batched: BatchedTensors, op: Operation) -> None:
             batched.add(cond.params[i], body.params[i], op.outputs[i])
     for extra, output in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
         # In a loop that examples leave at different iterations slots hold values of each, as they are read apart.
-        if (ragged and (extra.value is None or extra.value.dtype.is_value)) or extra.value in batched:
+        if (ragged and (extra.value is None or extra.value.dtype.is_value)) or (
+            extra.value is not None and extra.value in batched
+        ):
             batched.add(output)
 
 

@@ -1,4 +1,4 @@
-"""Vectorization of a Cond: one branch for a common predicate, all branches and a choice for predicates that differ."""
+"""Vectorization of a Cond: kept for a common predicate, all branches and a choice for predicates of each example."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _taken(walk: Vectorization, op: Operation) -> list[Tensor]:
 
 
 class _BranchForSome:
-    """A branch that some examples take; the others compute with the values of an example that does."""
+    """A branch taken by some examples; the others compute with the values of an example among these."""
 
     def __init__(
         self, walk: Vectorization, op: Operation, number: int, taken: Tensor, saved: dict[int, Tensor]

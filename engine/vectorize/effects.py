@@ -35,7 +35,8 @@ def _custom_gradient(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Build the identity for all examples, with the gradient function vectorized when the gradient is built."""
     spread = [walk.spread_value(t) if batched else walk.value(t) for t, batched in _which(walk, op)]
     attrs = {**op.own_attrs, "gradient": _VectorizedGradient(walk, op)}
-    return apply(op.type, spread, **attrs)
+    outputs: list[Tensor] = apply("CustomGradient", spread, **attrs)
+    return outputs
 
 
 def _which(walk: Vectorization, op: Operation) -> list[tuple[Tensor, bool]]:
@@ -45,7 +46,7 @@ def _which(walk: Vectorization, op: Operation) -> list[tuple[Tensor, bool]]:
 
 
 class _VectorizedGradient:
-    """The gradient function of one example, for the cotangents of all."""
+    """The gradient function of a single example, for the cotangents of all."""
 
     def __init__(self, walk: Vectorization, op: Operation) -> None:
         self.walk = walk

@@ -1,4 +1,4 @@
-"""Vectorization of a function that is built once, for one example."""
+"""Vectorization of a function that is built once, for a single example."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def vectorize(
     Parameters
     ----------
     build : callable
-        ``build(region, parameters)`` builds the function for one example in `region`, and returns its results.
+        ``build(region, parameters)`` builds the function for a single example in `region`, and returns its results.
     arguments : sequence of Tensor
         The arguments of all examples, along the first dimension.
     count : Tensor of int32, scalar
@@ -53,5 +53,5 @@ def vectorize(
         values = [None if t is None else walk.value(t) for t in results]
         return values, [t is not None and t in walk.batched for t in results]
     finally:
-        # The function for one example is no part of the graph; the numbers that its draws took stay taken.
+        # The function for a single example is no part of the graph; the numbers that its draws took stay taken.
         graph.give_up(noted, [region], frees_seeds=False)

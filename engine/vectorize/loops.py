@@ -1,12 +1,14 @@
 """Vectorization of a While.
 
-With a common predicate the loop stays as it is, and its loop variables that differ between examples are batched. With a
-predicate that differs, the loop runs until it holds for no example, and examples that are done keep their values.
+With a common predicate the loop stays as built, and its loop variables are batched where they differ between examples.
+With a predicate of each example, the loop runs until the predicate holds for no example; examples keep their values once
+they are done.
 
-Examples that are done run the body with the others. So that this neither fails nor makes a slope infinite, they repeat
-their last iteration: next to the value of each loop variable the loop carries the value with which the example last ran
-the body. In the gradient all repetitions but one get cotangents of zero. Examples that never run the body take the
-place of an example that does. Where the body is total (see `safety.py`), a choice after the body is enough.
+Examples run the body with the others after they are done. So that the body neither fails nor has an infinite slope
+there, they repeat their last iteration: next to the value of each loop variable the loop carries the value with which
+the example last ran the body. In the gradient all repetitions but the last get cotangents of zero. Examples without an
+iteration take the place of an example with some. Where the body is total (see `safety.py`), a choice after the body is
+enough.
 """
 
 from __future__ import annotations
@@ -157,6 +159,7 @@ class _RaggedLoop:
         return self.walk.spread_value(self.cond_of_one.results[0])
 
     def _build_loop(self, inits: list[Tensor], active: Tensor) -> list[Tensor]:
+        """Build the While, and return the results of the function's loop and its saved values."""
         walk, op = self.walk, self.op
         cond, body = new_region("loop predicate"), new_region("loop body")
         starts = [active]
@@ -186,9 +189,9 @@ class _RaggedLoop:
         loop = make_while(starts, cond, body, name=name, source=op.source, **_attributes(op))
         before = 1 + self.counts
         outputs = list(loop.outputs[before : before + self.number])
-        iterations = loop.outputs[1] if self.counts else None
         for extra in saved_outputs(op):
-            outputs.append(iterations if extra.value is None else _save(walk, loop, extra, True))  # type: ignore[arg-type]
+            # The number of iterations is the variable after `active`.
+            outputs.append(loop.outputs[1] if extra.value is None else _save(walk, loop, extra, True))
         return outputs
 
     def _add_variables(

@@ -24,7 +24,7 @@ TOTAL = frozenset(_NAMES.split())
 
 def is_total(*regions: Region) -> bool:
     """Return True if no operation of the regions fails or has an infinite slope for any finite values."""
-    return all(op.type in TOTAL or (op.is_cond and not op.outputs) for region in regions for op in region.walk())
+    return {op.type for region in regions for op in region.walk()} <= TOTAL
 
 
 def draws(*regions: Region) -> bool:

@@ -7,6 +7,7 @@ examples, in the gradient of a loop that they leave at different iterations, the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,23 +25,29 @@ from .loops import nested_saving
 from .walk import RULES, Vectorization
 
 
-def _slot_attributes(walk: Vectorization, op: Operation) -> dict[str, object]:
+def _slot_attributes(walk: Vectorization, op: Operation) -> dict[str, Any]:
     attrs = dict(op.own_attrs)
     if "shape" in attrs and op.outputs[0] in walk.batched and op.outputs[0].dtype is not series:
         attrs["shape"] = batched_shape(attrs["shape"], walk.count)
     return attrs
 
 
+def _read_common(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+    """Read the slot of an iteration that all examples share."""
+    slots, index = op.inputs[:2]
+    if index in walk.batched:
+        raise nested_saving(op)
+    operands = [walk.value(slots), walk.value(index)]
+    if len(op.inputs) > 2:
+        operands.append(_shape_for_all(walk, op, 2))
+    return [apply(op.type, *operands, **_slot_attributes(walk, op))]
+
+
 def _read(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Read a slot; for slots that differ between examples, take each example's from the array of all slots."""
-    slots, index = op.inputs[:2]
+    slots, index = op.inputs
     if index not in walk.batched:
-        operands = [walk.value(slots), walk.value(index)]
-        if len(op.inputs) > 2:
-            operands.append(_shape_for_all(walk, op, 2))
-        return [apply(op.type, *operands, **_slot_attributes(walk, op))]
-    if op.type != "SeriesRead":
-        raise nested_saving(op)
+        return _read_common(walk, op)
     rows = _stack(walk, op)
     places = apply("Cast", walk.value(index), dtype=int32)
     if slots not in walk.batched:
@@ -101,7 +108,8 @@ def _sum(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 
 def _add(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Add two series; slots that all examples share have no room for values of each."""
-    mixed = [t for t in op.inputs if t not in walk.batched and t.op.type != "SeriesEmpty"]
+    # A series without slots, of an operation without inputs, has room for any values.
+    mixed = [t for t in op.inputs if t not in walk.batched and t.op.inputs]
     if op.outputs[0] in walk.batched and mixed:
         raise VectorizationError(
             "values saved for all examples are added to values saved for each",
@@ -148,8 +156,8 @@ def _mark_read(batched: BatchedTensors, op: Operation) -> None:
 
 RULES.update(
     SeriesRead=_read,
-    SeriesReadOrZeros=_read,
-    SeriesReadSeries=_read,
+    SeriesReadOrZeros=_read_common,
+    SeriesReadSeries=_read_common,
     SeriesSum=_sum,
     SeriesAdd=_add,
     SeriesSumSeries=_same,

@@ -1,4 +1,4 @@
-"""The walk over the operations of a function, which builds each one for all examples."""
+"""The walk over the operations of a function, which builds each for all examples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Vectorization:
     Parameters
     ----------
     region : Region
-        The function for one example.
+        The function for a single example.
     arguments : mapping of Tensor to Tensor
         For parameters that differ between examples, the arguments of all examples.
     count : Tensor of int32, scalar
@@ -51,7 +51,9 @@ class Vectorization:
         self.region = region
         self.count = count
         known: dict[Tensor, Tensor] = {} if before is None else before._values
-        self.batched = BatchedTensors(region, [*arguments, *(t for t in known if before and t in before.batched)])
+        self.batched: BatchedTensors = BatchedTensors(
+            region, [*arguments, *(t for t in known if before and t in before.batched)]
+        )
         self._values: dict[Tensor, Tensor] = {**known, **arguments}
         self._built: dict[Operation, list[Operation]] = {}
         self.stacks: dict[Tensor, Tensor] = {}  # the slots of a series as an array, by the series
@@ -80,12 +82,12 @@ class Vectorization:
         return value if tensor in self.batched else spread(value, self.count)
 
     def set_value(self, tensor: Tensor, value: Tensor) -> None:
-        """Let `value` stand for a tensor of the function."""
+        """Set the stand-in for a tensor of the function."""
         self._values[tensor] = value
 
     @contextmanager
     def replaced(self, values: Mapping[Tensor, Tensor]) -> Iterator[None]:
-        """Let other values stand for some tensors within a `with` block."""
+        """Replace the stand-ins for some tensors within a `with` block."""
         before = {t: self._values[t] for t in values}
         self._values.update(values)
         try:
@@ -121,6 +123,7 @@ class Vectorization:
             self._values[old] = new
 
     def _outputs(self, op: Operation) -> Sequence[Tensor]:
+        """Build an operation by its rule, or copy an operation whose inputs all examples share."""
         rule = RULES.get(op.type)
         if rule is not None:
             return rule(self, op)
@@ -149,6 +152,7 @@ class Vectorization:
 
 
 def _has_effects(op: Operation) -> VectorizationError:
+    """Return the error for an operation with effects."""
     return VectorizationError(
         f"a vectorized function cannot contain {op.type}, which has effects",
         wanted="operations that only compute",
@@ -160,6 +164,7 @@ def _has_effects(op: Operation) -> VectorizationError:
 
 
 def _has_no_rule(op: Operation) -> VectorizationError:
+    """Return the error for an operation without a rule."""
     return VectorizationError(
         f"{op.type} cannot be computed for many examples at once",
         wanted="an operation with the rule Vectorize",

@@ -170,7 +170,7 @@ def test_variables_are_common():
 def test_variables_made_in_the_function():
     with tg.Graph().as_default() as graph:
         out = tg.vmap(lambda r: tf1.get_variable("w", [4], "float64", tg.nn.ones_initializer()) * r)(tg.constant(M))
-        start = tf1.global_variables_initializer()
+        start = tg.global_variables_initializer()
     with tg.SyncSession(graph) as session:
         session.run(start)
         np.testing.assert_array_equal(session.run(out), M)

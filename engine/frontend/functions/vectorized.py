@@ -221,12 +221,15 @@ class _Mapped:
                 raise _different_sizes(known[0][0], other)
         if len(known) == len(self.sliced):
             return constant(np.int32(known[0][1]))
-        sizes = [(a, apply("Shape", a.tensor)[0]) for a in self.sliced if _first_size(a) is None]
-        first, count = (known[0][0], constant(np.int32(known[0][1]))) if known else sizes[0]
+        unknown = [a for a in self.sliced if _first_size(a) is None]
+        sizes: list[tuple[_Argument, Tensor]] = [(a, apply("Shape", a.tensor)[0]) for a in unknown]
+        first, count = sizes[0]
+        if known:
+            first, count = known[0][0], constant(np.int32(known[0][1]))
         checks = []
-        for other, size in sizes if known else sizes[1:]:
+        for other, length in sizes if known else sizes[1:]:
             message = f"{first.path} and {other.path} have different sizes along the axes that are mapped"
-            checks.append(apply("Assert", apply("Equal", size, count), [count, size], message=message))
+            checks.append(apply("Assert", apply("Equal", length, count), [count, length], message=message))
         if checks:
             # The arguments wait for the checks: the operations on them would fail with other words, or broadcast.
             with scopes.within(control_inputs=(*scopes.current().control_inputs, *checks)):
@@ -261,11 +264,11 @@ class _Mapped:
 
 def _first_size(argument: _Argument) -> int | None:
     assert argument.tensor is not None
-    size: int | None = argument.tensor.shape[0]
-    return size
+    return argument.tensor.shape.dims[0]
 
 
 def _different_sizes(one: _Argument, other: _Argument) -> ShapeError:
+    """Return the error for arguments of different sizes."""
     assert one.tensor is not None
     assert other.tensor is not None
     return ShapeError(
@@ -278,6 +281,7 @@ def _different_sizes(one: _Argument, other: _Argument) -> ShapeError:
 
 
 def _result(leaf: Any, what: str) -> Tensor:
+    """Return a result of the function as a tensor."""
     if leaf is None or hasattr(leaf, "with_flow"):
         raise GraphError(
             f"{what} has to return tensors",

@@ -13,7 +13,7 @@ from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
-from ...ir.indexing import DYNAMIC, Dynamic, slice_tensor
+from ...ir.indexing import DYNAMIC, Dynamic, slice_tensor, whole_rows
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched, TakesRow
 from ...ir.rules.kernels import Elements, KeepsSize
@@ -23,7 +23,7 @@ from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, shape_in
-from ..support.batching import emit_copy, whole_rows
+from ..support.batching import emit_copy
 from ..support.common import shape_of
 from ..support.literals import f64, i32
 from ..support.vectorizing.indexing import strided_slice_examples, strided_slice_grad_examples

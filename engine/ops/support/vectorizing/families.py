@@ -55,7 +55,7 @@ def product(sizes: Tensor) -> Tensor:
 
 
 def pointwise(examples: Examples) -> Sequence[Tensor]:
-    """Vectorize an elementwise operation: operands are broadcast as for one example."""
+    """Vectorize an elementwise operation: operands are broadcast as for a single example."""
     ranks = [known_rank(t) for t in examples.op.inputs]
     rank = max(ranks, default=0)
     triples = zip(examples.operands, ranks, examples.batched, strict=True)

@@ -9,9 +9,8 @@ import numpy as np
 from ....base import dtypes
 from ....ir.apply import apply, constant
 from ....ir.examples import Examples, join_sizes, known_rank, sizes_of
-from ....ir.indexing import Dynamic
+from ....ir.indexing import Dynamic, whole_rows
 from ....ir.tensor import Tensor
-from ..batching import whole_rows
 from .families import one_by_one, product, shift_axis
 from .shapes import steps_of
 

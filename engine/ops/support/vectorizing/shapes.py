@@ -198,7 +198,7 @@ def reverse_sequence_examples(examples: Examples) -> Sequence[Tensor]:
 
 
 def reduce_join_examples(examples: Examples) -> Sequence[Tensor]:
-    """Join the strings of each example along axes; all of them from the last to the first, as for one example."""
+    """Join the strings of each example along axes; all of them from the last to the first, as for a single example."""
     axis, rank = examples.op.attrs["axis"], examples.rank()
     return examples.copy(examples.spread(0), axis=shift_axis(range(rank - 1, -1, -1) if axis is None else axis, rank))
 
