@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import DType, int32
-from ..base.errors import GraphError
+from ..base.errors import VectorizationError
 from ..base.shapes import Shape
 from .apply import apply, build, constant
 from .operation import Operation
@@ -54,9 +54,9 @@ class Examples:
         return self._spread[i]
 
     def shared(self, i: int) -> Tensor:
-        """Return an operand that must be the same for all examples; GraphError if it differs."""
+        """Return an operand that must be the same for all examples; VectorizationError if it differs."""
         if self.batched[i]:
-            raise GraphError(
+            raise VectorizationError(
                 f"operand {i} of {self.op.type} differs between the examples of a vectorized function",
                 wanted="the same value for all examples, since it decides a shape or an order",
                 got=f"{self.op.inputs[i].name}, computed from the mapped arguments",
@@ -76,9 +76,9 @@ class Examples:
 
 
 def known_rank(tensor: Tensor) -> int:
-    """Return the rank of a tensor of a vectorized function; GraphError if unknown."""
+    """Return the rank of a tensor of a vectorized function; VectorizationError if unknown."""
     if tensor.rank is None:
-        raise GraphError(
+        raise VectorizationError(
             "a vectorized function needs the ranks of its tensors",
             wanted="a known rank",
             got=tensor.shape,

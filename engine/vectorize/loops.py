@@ -1,8 +1,8 @@
 """Vectorization of a While.
 
 With a common predicate the loop stays as built, and its loop variables are batched where they differ between examples.
-With a predicate of each example, the loop runs until the predicate holds for no example; examples keep their values once
-they are done.
+With a predicate of each example, the loop runs until the predicate holds for no example; examples keep their values
+once they are done.
 
 Examples run the body with the others after they are done. So that the body neither fails nor has an infinite slope
 there, they repeat their last iteration: next to the value of each loop variable the loop carries the value with which

@@ -20,6 +20,7 @@ from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.literals import c128, f32, f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
 from ..support.vectorizing.families import leading
 from ..support.vectorizing.shapes import ensure_shape_examples
 
@@ -147,7 +148,7 @@ define(
     "x: T -> output: T",
     attrs={"shape": REQUIRED},
     shape=_ensured_shape,
-    rules=[Vectorize(ensure_shape_examples), KeepsSize()],
+    rules=[Vectorize(ensure_shape_examples), LINEAR_IN_FIRST, KeepsSize()],
     kernel=_check_ensured_shape,
     gradient=lambda op, g: [g],
     samples=[

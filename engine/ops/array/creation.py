@@ -22,6 +22,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, only_scalars, shape_in, shape_vector
 from ..support.common import scalar_like, shape_of, sum_to
 from ..support.literals import f32, f64, i32
+from ..support.tangents import linear
 from ..support.vectorizing.families import one_by_one
 from ..support.vectorizing.shapes import fill_examples
 
@@ -45,7 +46,7 @@ define(
     "dims: host I, value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_fill_shape,
-    rules=[Vectorize(fill_examples), Elements(shape_in(0))],
+    rules=[Vectorize(fill_examples), linear(1), Elements(shape_in(0))],
     kernel=lambda xp, dims, value: xp.full(as_sizes(dims), value, dtype=value.dtype),
     gradient=lambda op, g: [None, sum_to(g, op.inputs[1])],
     samples=[

@@ -30,6 +30,7 @@ from ..support.common import scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
 from ..support.late_axes import gather_along_late, late_axis
 from ..support.literals import f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST, linear
 from ..support.vectorizing.indexing import (
     gather_examples,
     gather_grad_examples,
@@ -144,6 +145,7 @@ define(
     "params: T, indices: I -> output: T",
     rules=[
         Vectorize(gather_examples),
+        LINEAR_IN_FIRST,
         Batch(_batch_gather),
         TakesRow(_source_row),
         TakesPart(),
@@ -293,6 +295,7 @@ define(
     shape=_gather_nd_shape,
     rules=[
         Vectorize(gather_nd_examples),
+        LINEAR_IN_FIRST,
         TakesPart(),
         Elements(lambda params, indices: math.prod((*indices.shape[:-1], *params.shape[indices.shape[-1] :]))),
         ReadsValues(),
@@ -366,7 +369,7 @@ define(
     "indices: I, updates: T, shape: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_scatter_shape,
-    rules=[Vectorize(scatter_nd_examples), Elements(shape_in(2)), ReadsValues()],
+    rules=[Vectorize(scatter_nd_examples), linear(1), Elements(shape_in(2)), ReadsValues()],
     kernel=_scatter_nd,
     gradient=lambda op, g: [None, apply("GatherNd", g, op.inputs[0]), None],
     samples=[
@@ -468,7 +471,7 @@ define(
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=segment_shape,
-    rules=[Vectorize(segments_examples), Elements(segments_size), ReadsValues()],
+    rules=[Vectorize(segments_examples), LINEAR_IN_FIRST, Elements(segments_size), ReadsValues()],
     kernel=_segment_sum,
     gradient=_segment_gradient,
     samples=[

@@ -21,6 +21,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.tangents import LINEAR_IN_FIRST
 from ..support.vectorizing.shapes import mirror_pad_examples, pad_examples
 
 _X = np.arange(6.0).reshape(2, 3)
@@ -106,7 +107,7 @@ define(
     "tensor: T, paddings: host I, constant_value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_infer_pad_shape,
-    rules=[Vectorize(pad_examples), Elements(_count_elements)],
+    rules=[Vectorize(pad_examples), LINEAR_IN_FIRST, Elements(_count_elements)],
     kernel=_compute_pad,
     gradient=_pad_gradient,
     samples=[

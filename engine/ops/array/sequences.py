@@ -23,6 +23,7 @@ from ..support.common import shape_of, size_along
 from ..support.interpreter import repeated_numbers
 from ..support.late_axes import axis_to_end, late_axis, permute_dimensions
 from ..support.literals import f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
 from ..support.vectorizing.families import one_by_one
 from ..support.vectorizing.shapes import reverse_sequence_examples, roll_examples
 
@@ -209,8 +210,8 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"axis": REQUIRED},
     shape=_rolled_shape,
-    rules=[Vectorize(roll_examples)],
     kernel=_compute_roll,
+    rules=[Vectorize(roll_examples), LINEAR_IN_FIRST],
     gradient=lambda op, g: [apply("Roll", g, -op.inputs[1], axis=op.attrs["axis"]), None],
     samples=[
         Sample([_X[0], i32([1])], f64([[4, 5], [0, 1], [2, 3]]), {"axis": (0,)}),

@@ -26,6 +26,7 @@ from ..support.batching import to_known_shape
 from ..support.common import infer_scalar, shape_of
 from ..support.late_axes import expand_late_axis, late_axis
 from ..support.literals import f64, i32
+from ..support.tangents import LINEAR_IN_FIRST
 from ..support.vectorizing.families import along
 from ..support.vectorizing.shapes import rank_of_one, reshape_examples, shape_of_one, size_of_one, squeeze_examples
 
@@ -196,7 +197,7 @@ def _like_input(op: Operation, g: Tensor) -> list[Any]:
 define(
     "Reshape",
     "tensor: T, shape: host I -> output: T",
-    rules=[Vectorize(reshape_examples), Batch(to_known_shape), KeepsSize()],
+    rules=[Vectorize(reshape_examples), LINEAR_IN_FIRST, Batch(to_known_shape), KeepsSize()],
     where={"I": dtypes.INDEX},
     shape=_reshape_shape,
     kernel=_compute_reshape,
@@ -251,7 +252,7 @@ def _expand_shape(op: Operation) -> Shape:
 define(
     "ExpandDims",
     "input: T -> output: T",
-    rules=[Vectorize(along(new_axes=1)), Batch(to_known_shape)],
+    rules=[Vectorize(along(new_axes=1)), LINEAR_IN_FIRST, Batch(to_known_shape)],
     attrs={"axis": REQUIRED},
     shape=_expand_shape,
     kernel=lambda xp, x, axis: xp.expand_dims(x, axis),
@@ -315,7 +316,7 @@ def _squeeze_shape(op: Operation) -> Shape:
 define(
     "Squeeze",
     "input: T -> output: T",
-    rules=[Vectorize(squeeze_examples), Batch(to_known_shape)],
+    rules=[Vectorize(squeeze_examples), LINEAR_IN_FIRST, Batch(to_known_shape)],
     attrs={"axis": None},
     shape=_squeeze_shape,
     kernel=lambda xp, x, axis: xp.squeeze(x, axis),

@@ -26,6 +26,7 @@ from ..support.arguments import as_sizes, index_tensor, shape_in
 from ..support.batching import emit_copy
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.tangents import LINEAR_IN_FIRST, linear
 from ..support.vectorizing.indexing import strided_slice_examples, strided_slice_grad_examples
 
 _X = np.arange(12.0).reshape(3, 4)
@@ -154,6 +155,7 @@ define(
     "input: T, bounds: host *any -> output: T",
     rules=[
         Vectorize(strided_slice_examples),
+        LINEAR_IN_FIRST,
         Batch(_batch_slice),
         TakesRow(_source_row),
         TakesPart(),
@@ -191,7 +193,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"spec": REQUIRED},
     shape=lambda op: static_shape(op.inputs[0]),
-    rules=[Vectorize(strided_slice_grad_examples), Elements(shape_in(0))],
+    rules=[Vectorize(strided_slice_grad_examples), linear(1), Elements(shape_in(0))],
     kernel=_strided_scatter,
     gradient=_strided_grad_gradient,
     samples=[Sample([i32([2, 2]), f64([7, 8]), [np.int32(1)]], f64([[0, 8], [0, 7]]), {"spec": _SPEC})],

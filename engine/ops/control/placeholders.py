@@ -21,6 +21,7 @@ from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from ..support.common import infer_nothing, same_as
+from ..support.tangents import LINEAR
 from ..support.vectorizing.families import pointwise
 from ..support.vectorizing.shapes import ensure_shape_examples
 
@@ -143,7 +144,7 @@ define(
     where={"T": dtypes.ALL},
     shape=same_as(0),
     role=Role.IDENTITY,
-    rules=[Vectorize(pointwise), TakesSlices()],
+    rules=[Vectorize(pointwise), LINEAR, TakesSlices()],
     kernel=lambda xp, x: x,
     gradient=lambda op, g: [g],
     samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],
@@ -179,8 +180,8 @@ define(
     "StopGradient",
     "input: T -> output: T",
     shape=same_as(0),
-    role=Role.IDENTITY,
     rules=[Vectorize(pointwise)],
+    role=Role.IDENTITY,
     kernel=lambda xp, x: x,
     gradient=NotDifferentiable("it exists to stop gradients"),
     samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],
@@ -226,8 +227,8 @@ define(
     "input: T -> output: T",
     attrs={"message": ""},
     shape=same_as(0),
-    role=Role.IDENTITY,
     rules=[Vectorize(pointwise)],
+    role=Role.IDENTITY,
     kernel=lambda xp, x, message: x,
     gradient=_refuse_gradient,
     samples=[

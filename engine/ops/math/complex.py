@@ -18,6 +18,7 @@ from ..support.arguments import convert_alike
 from ..support.common import broadcast_all, sum_to, zeros_like
 from ..support.families import Unary, declare_unary
 from ..support.literals import c128, f64
+from ..support.tangents import LINEAR
 from ..support.vectorizing.families import pointwise
 
 COMPLEX = (dtypes.complex64, dtypes.complex128)
@@ -161,8 +162,8 @@ define(
     where={"T": (dtypes.float32, dtypes.float64)},
     attrs={"dtype": REQUIRED},
     shape=broadcast_all,
-    rules=[Vectorize(pointwise)],
     kernel=_complex_kernel,
+    rules=[Vectorize(pointwise), LINEAR],
     gradient=_complex_gradient,
     samples=[Sample([_Z.real, _Z.imag], _Z, {"dtype": dtypes.complex128})],
 )

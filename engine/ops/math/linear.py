@@ -26,6 +26,7 @@ from ..support.batching import emit_reshape, emit_transpose
 from ..support.common import sum_to
 from ..support.families import keep_dtype
 from ..support.literals import f64, i32
+from ..support.tangents import multilinear
 from ..support.vectorizing.shapes import matmul_examples
 from .complex import conj
 from .reductions import reduce_sum
@@ -140,7 +141,7 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
 define(
     "MatMul",
     "a: T, b: T -> product: T",
-    rules=[Vectorize(matmul_examples), Batch(_batch_matmul), Elements(_estimate_matmul_elements)],
+    rules=[Vectorize(matmul_examples), multilinear(0, 1), Batch(_batch_matmul), Elements(_estimate_matmul_elements)],
     where={"T": dtypes.NUMERIC},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_infer_matmul_shape,

@@ -22,6 +22,7 @@ from ...ir.tensor import Tensor
 from .batching import batch_pointwise
 from .common import broadcast_all, same_as, sum_to
 from .shape_equality import BINARY, UNARY, keeps_shape
+from .tangents import DIAGONAL
 from .vectorizing.families import pointwise
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -106,7 +107,7 @@ def declare_unary(
         f"x: {memory}T -> y: {memory}{output}",
         where={"T": where},
         shape=same_as(0),
-        rules=[Batch(batch_pointwise), Vectorize(pointwise), *rules],
+        rules=[Batch(batch_pointwise), Vectorize(pointwise), DIAGONAL, *rules],
         kernel=kernel,
         samples=samples,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
