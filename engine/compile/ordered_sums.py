@@ -31,9 +31,9 @@ def keys_of_sums(root: Region) -> dict[Operation, Key]:
 
 def _is_sum(op: Operation) -> bool:
     """Return True for an operation that makes a gradient array for a call of ``gradients()``."""
-    return (
-        op.type == "TensorArrayGrad" and op.attrs["source"] is None or op.type == "TensorArrayNew" and op.attrs["sums"]
-    )
+    if op.type == "TensorArrayGrad":
+        return op.attrs["source"] is None
+    return op.type == "TensorArrayNew" and bool(op.attrs["sums"])
 
 
 def _meets_once(op: Operation, home: Region) -> bool:

@@ -18,7 +18,7 @@ def scope(home: Region) -> AbstractContextManager[object]:
     def make_gradient_array(handle: Tensor) -> Tensor:
         region = _mirror_of(handle, home)
         with scopes.inside(region):
-            # The gradient of an array that each iteration makes anew is seen by operations alone, all of which bring the
+            # The gradient of an array made anew by each iteration is seen by operations alone, all of which bring the
             # shape of zeros: so the iteration need not save the array.
             if region is not home and handle.op.type == "TensorArrayNew":
                 return _make_sums(handle.op)

@@ -81,8 +81,7 @@ class MachineGroup:
 
     @property
     def blocked_on_memory(self) -> bool:
-        """True if the step waits for memory to be released by others; a message of a peer may release some too.
-        """
+        """True if the step waits for memory to be released by others; a message of a peer may release some too."""
 
     def fail_out_of_memory(self) -> None:
         """Fail the step, because no memory will be released for its parked instances."""

@@ -148,9 +148,7 @@ async def test_loops_beside_each_other_add_to_one_array(graph):
     source = tg.TensorArray("float64", count, clear_after_read=False).unstack(x)
 
     def looped(index):
-        return tg.while_loop(
-            below(count), lambda i, s: (i + 1, tg.sin(s + source.read(index(i)) * 0.5)), [0, ONES]
-        )[1]
+        return tg.while_loop(below(count), lambda i, s: (i + 1, tg.sin(s + source.read(index(i)) * 0.5)), [0, ONES])[1]
 
     y = looped(lambda i: i) * looped(lambda i: count - 1 - i)
     fetches = [y, *tg.gradients(y, [x])]
@@ -203,9 +201,9 @@ def too_many_rows(x):
 
 def scattered_twice(x):
     out = tg.TensorArray("float64", 9)
-    return tg.while_loop(
-        below(3), lambda i, out: (i + 1, out.scatter(tg.stack([2 * i, i + 1]), x[:2])), [0, out]
-    )[1].stack()
+    return tg.while_loop(below(3), lambda i, out: (i + 1, out.scatter(tg.stack([2 * i, i + 1]), x[:2])), [0, out])[
+        1
+    ].stack()
 
 
 FAILING = [unwritten, twice, read_again, out_of_range, behind_the_end, too_many_rows, scattered_twice]
