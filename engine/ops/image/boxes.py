@@ -14,6 +14,7 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..array.concat import stack
@@ -25,6 +26,7 @@ from ..math.elementwise import ceil, floor
 from ..support.arguments import index_tensor, only_scalars, static_ints
 from ..support.common import ensure_sizes, one_for_each, scalar_like, size_along
 from ..support.literals import Array, f32, f64, i32
+from ..support.vectorizing.families import one_by_one
 
 _SQUARES = f32([[0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 7, 7], [2, 2, 0, 0.1], [5, 6, 7, 8], [9, 9, 9, 9]])
 _SCORES = f32([0.5, 0.9, 0.3, 0.7, 0.3, 0.1])
@@ -192,7 +194,11 @@ define(
     "boxes: host T, scores: host T, most: host int32, iou: host T, least: host T -> selected: host int32",
     where={"T": dtypes.FLOATING},
     shape=_selected_shape,
-    rules=[ReadsValues(), Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)))],
+    rules=[
+        Vectorize(one_by_one),
+        ReadsValues(),
+        Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores))),
+    ],
     kernel=_compute_suppression,
     gradient=NotDifferentiable("its result is an index"),
     samples=[
@@ -288,7 +294,11 @@ define(
     " -> selected: host int32, kept_scores: host T",
     where={"T": dtypes.FLOATING},
     shape=_softly_selected_shapes,
-    rules=[ReadsValues(), Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)))],
+    rules=[
+        Vectorize(one_by_one),
+        ReadsValues(),
+        Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores))),
+    ],
     kernel=_suppress_softly,
     gradient=NotDifferentiable("it chooses boxes"),
     samples=[

@@ -15,10 +15,12 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
 from ..support.common import zeros_like
 from ..support.literals import c128, f64, flags, i32
+from ..support.vectorizing.families import leading
 from .bands import Band, as_diagonals, as_padding
 from .common import matrices_shape
 
@@ -72,6 +74,7 @@ define(
     where=_ELEMENTS,
     attrs={**_ATTRS, "padding_value": 0},
     shape=_infer_diagonals_shape,
+    rules=[Vectorize(leading)],
     kernel=_compute_diag_part,
     gradient=lambda op, g: [apply("MatrixSetDiag", zeros_like(op.inputs[0]), g, **_band_attrs(op))],
     samples=[
@@ -140,6 +143,7 @@ define(
     where=_ELEMENTS,
     attrs=_ATTRS,
     shape=_infer_set_shape,
+    rules=[Vectorize(leading)],
     kernel=_compute_set_diag,
     gradient=_set_gradient,
     samples=[
@@ -200,7 +204,7 @@ define(
     where=_ELEMENTS,
     attrs={**_ATTRS, "num_rows": -1, "num_cols": -1, "padding_value": 0},
     shape=_infer_matrix_shape,
-    rules=[Elements(_count_elements)],
+    rules=[Vectorize(leading), Elements(_count_elements)],
     kernel=_compute_matrix_diag,
     gradient=lambda op, g: [apply("MatrixDiagPart", g, **_band_attrs(op))],
     samples=[

@@ -19,6 +19,7 @@ from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched
 from ...ir.rules.fusing import Fusion, StepWriter
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
@@ -29,6 +30,7 @@ from ..support.families import Binary, declare_binary, keep_dtype, make_samples
 from ..support.fusing import fuse_elementwise
 from ..support.literals import f64, i32
 from ..support.tangents import SUM, SUM_OF_ALL, multilinear
+from ..support.vectorizing.families import spread_pointwise
 from .complex import conj
 from .zero_products import divide_unless_zero, multiply_unless_zero
 
@@ -396,7 +398,7 @@ def _add_n_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "AddN",
     "inputs: *T -> sum: T",
-    rules=[SUM_OF_ALL, Batch(_batch_sum), Fusion(_has_equal_terms, _add_n_steps)],
+    rules=[Vectorize(spread_pointwise), SUM_OF_ALL, Batch(_batch_sum), Fusion(_has_equal_terms, _add_n_steps)],
     where={"T": dtypes.NUMERIC},
     shape=_same_shapes,
     kernel=_add_all,

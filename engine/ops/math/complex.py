@@ -12,12 +12,14 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, Ufunc, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import convert_alike
 from ..support.common import broadcast_all, sum_to, zeros_like
 from ..support.families import Unary, declare_unary
 from ..support.literals import c128, f64
 from ..support.tangents import LINEAR
+from ..support.vectorizing.families import pointwise
 
 COMPLEX = (dtypes.complex64, dtypes.complex128)
 _Z = c128([1 + 2j, -0.5 + 0.25j, 3 - 1j])
@@ -161,7 +163,7 @@ define(
     attrs={"dtype": REQUIRED},
     shape=broadcast_all,
     kernel=_complex_kernel,
-    rules=[LINEAR],
+    rules=[Vectorize(pointwise), LINEAR],
     gradient=_complex_gradient,
     samples=[Sample([_Z.real, _Z.imag], _Z, {"dtype": dtypes.complex128})],
 )

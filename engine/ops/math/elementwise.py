@@ -15,6 +15,7 @@ from ...ir.definition import NotDifferentiable, Sample, Ufunc, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.fusing import StepWriter
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..support import array_library as arrays
@@ -22,6 +23,7 @@ from ..support.common import same_as, zeros_like
 from ..support.families import Unary, declare_unary, is_sparse, keep_dtype, make_samples
 from ..support.fusing import fuse_elementwise
 from ..support.literals import f64, flags, i32
+from ..support.vectorizing.families import pointwise
 from .arithmetic import div_no_nan, maximum, minimum
 from .complex import conj
 from .zero_products import divide_unless_zero, multiply_unless_zero
@@ -54,6 +56,7 @@ define(
     "x: T -> y: T.real",
     where={"T": dtypes.NUMERIC},
     shape=same_as(0),
+    rules=[Vectorize(pointwise)],
     kernel=Ufunc("absolute"),
     gradient=_absolute_gradient,
     samples=[

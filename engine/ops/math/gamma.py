@@ -14,12 +14,14 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, sum_to
 from ..support.families import Unary, declare_binary, declare_unary, keep_dtype, make_samples
 from ..support.literals import f32, f64
+from ..support.vectorizing.families import pointwise
 from .gamma_slopes import by_order, count_expanded_terms, zeta_slopes
 from .reductions import reduce_sum
 from .zero_products import multiply_unless_zero
@@ -79,7 +81,7 @@ define(
     "Polygamma",
     "a: T, x: T -> y: T",
     where={"T": dtypes.FLOATING},
-    rules=[Batch(batch_pointwise)],
+    rules=[Vectorize(pointwise), Batch(batch_pointwise)],
     shape=broadcast_all,
     kernel=_compute_polygamma,
     gradient=_polygamma_gradient,
@@ -183,7 +185,7 @@ define(
     "x: host T, q: host T -> slope: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    rules=[Batch(batch_pointwise), Elements(count_expanded_terms)],
+    rules=[Vectorize(pointwise), Batch(batch_pointwise), Elements(count_expanded_terms)],
     shape=broadcast_all,
     kernel=by_order(zeta_slopes),
     gradient=_zeta_slope_gradient,

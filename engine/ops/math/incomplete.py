@@ -14,12 +14,14 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, sum_to
 from ..support.families import declare_binary, keep_dtype
 from ..support.literals import f64
+from ..support.vectorizing.families import pointwise
 from .casting import cast
 from .elementwise import exp, log
 from .gamma import digamma, lgamma, polygamma
@@ -164,7 +166,7 @@ define(
     "a: host T, x: host T -> slope: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    rules=[Batch(batch_pointwise), Elements(count_expanded_terms)],
+    rules=[Vectorize(pointwise), Batch(batch_pointwise), Elements(count_expanded_terms)],
     shape=broadcast_all,
     kernel=by_order(incomplete_gamma_slopes),
     gradient=_igamma_slope_gradient,
@@ -192,7 +194,7 @@ define(
     "Betainc",
     "a: T, b: T, x: T -> y: T",
     where={"T": dtypes.FLOATING},
-    rules=[Batch(batch_pointwise)],
+    rules=[Vectorize(pointwise), Batch(batch_pointwise)],
     shape=broadcast_all,
     kernel=keep_dtype(arrays.by_special("betainc")),
     gradient=_betainc_gradient,

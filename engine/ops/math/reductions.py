@@ -20,6 +20,7 @@ from ...ir.definition import Kernel, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
@@ -32,6 +33,8 @@ from ..support.fusing import fuse_broadcast, fuse_reduction, reduces_last
 from ..support.late_axes import late_axes, reduce_late_axes
 from ..support.literals import c128, f64, flags, i32
 from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.families import along
+from ..support.vectorizing.shapes import unreduce_examples
 from .zero_products import multiply_unless_zero
 
 _X = f64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
@@ -113,7 +116,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=AXES,
     shape=_unreduced_shape,
-    rules=[LINEAR_IN_FIRST, Elements(shape_in(1)), fuse_broadcast(reduces_last)],
+    rules=[Vectorize(unreduce_examples), LINEAR_IN_FIRST, Elements(shape_in(1)), fuse_broadcast(reduces_last)],
     kernel=_unreduce_kernel,
     gradient=lambda op, g: [apply("Sum", g, **op.own_attrs), None],
     samples=[
@@ -160,7 +163,7 @@ def _declare_reduction(
         where={"T": where},
         attrs=AXES,
         shape=_reduction_shape,
-        rules=[Batch(batch_along()), *rules],
+        rules=[Batch(batch_along()), Vectorize(along()), *rules],
         kernel=keep_dtype(kernel),
         gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
         samples=samples,

@@ -16,11 +16,13 @@ from ...ir.apply import apply
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..support.arguments import axis_within, check_same_shape, same_with_axis
 from ..support.array_library import cast_to_accumulator
 from ..support.literals import f32, f64
+from ..support.vectorizing.families import along
 from .cumulative import apply_scan
 
 _X = f64([[0.5, -1, 2], [3, 0.25, -2]])
@@ -111,6 +113,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"axis": REQUIRED, "exclusive": False, "reverse": False},
     shape=same_with_axis,
+    rules=[Vectorize(along())],
     kernel=_exp_sums,
     gradient=_exp_sum_gradient,
     samples=[
@@ -135,6 +138,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=_RUNNING,
     shape=same_with_axis,
+    rules=[Vectorize(along())],
     kernel=_compute_cumulative_logsumexp,
     gradient=_logsumexp_gradient,
     samples=[

@@ -13,6 +13,7 @@ from ...ir.definition import Kernel, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..math.complex import conj
@@ -23,6 +24,7 @@ from ..support.common import same_as
 from ..support.families import Unary, declare_unary, keep_dtype, make_samples
 from ..support.fusing import by_step
 from ..support.literals import f64
+from ..support.vectorizing.families import pointwise
 
 _X = [[0.5, -1.25], [7.5, -0.3]]
 
@@ -64,7 +66,7 @@ def _define_activation(
         where={"T": where},
         attrs=attrs,
         shape=same_as(0),
-        rules=[Batch(batch_pointwise), *rules],
+        rules=[Batch(batch_pointwise), Vectorize(pointwise), *rules],
         kernel=keep_dtype(kernel),
         gradient=pull_back_activation,
         samples=samples,

@@ -13,9 +13,11 @@ from ...base import dtypes
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, define
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.traits import Effect
 from ..math.random import DISCRETE, copied_in, instance_generator
 from ..support.context import KernelContext
+from ..support.vectorizing.families import one_by_one
 
 Array = np.ndarray[Any, Any]
 Source = Callable[[int], Array]
@@ -135,7 +137,7 @@ define(
         "seed": REQUIRED,
     },
     shape=lambda op: [Shape([op.attrs["num_sampled"]]), SCALAR],
-    rules=[Elements(_count_draws)],
+    rules=[Vectorize(one_by_one), Elements(_count_draws)],
     kernel=_compute_candidates,
     gradient=DISCRETE,
     effects=Effect.RANDOM,

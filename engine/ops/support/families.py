@@ -17,11 +17,13 @@ from ...ir.apply import apply
 from ...ir.definition import Kernel, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from .batching import batch_pointwise
 from .common import broadcast_all, same_as, sum_to
 from .shape_equality import BINARY, UNARY, keeps_shape
 from .tangents import DIAGONAL
+from .vectorizing.families import pointwise
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -105,7 +107,7 @@ def declare_unary(
         f"x: {memory}T -> y: {memory}{output}",
         where={"T": where},
         shape=same_as(0),
-        rules=[Batch(batch_pointwise), DIAGONAL, *rules],
+        rules=[Batch(batch_pointwise), Vectorize(pointwise), DIAGONAL, *rules],
         kernel=kernel,
         samples=samples,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
@@ -147,7 +149,7 @@ def declare_binary(
         f"x: T, y: T -> z: {output}",
         where={"T": where},
         shape=shape,
-        rules=[Batch(batch_pointwise), *rules],
+        rules=[Batch(batch_pointwise), Vectorize(pointwise), *rules],
         kernel=kernel,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient),
         samples=samples,

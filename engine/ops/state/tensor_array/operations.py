@@ -146,9 +146,9 @@ define(
 define(
     "TensorArrayGrad",
     "handle: resource, flow: host float32 -> gradient: resource, gradient_flow: host float32",
-    attrs={"source": None},
+    attrs={"source": None, "any_shape": False},
     shape=lambda op: [SCALAR, SCALAR],
-    kernel=lambda xp, context, array, flow, *, source: (array.gradient(source, context), flow),
+    kernel=lambda xp, context, array, flow, **how: (array.gradient(context=context, **how), flow),
     gradient=_HANDLE,
     rules=[RunsAs("NEW")],
     effects=Effect.WRITES,
