@@ -13,7 +13,7 @@ from ...ir.apply import convert_to_tensor
 from ...ir.tensor import Tensor
 from ...ir.typed import Array
 from ...ops.control.placeholders import identity
-from .function import Function
+from .function import DEFAULTS, Function
 
 if TYPE_CHECKING:
     from .calls import ValueCall
@@ -163,7 +163,7 @@ def _require_scalar(value: Tensor) -> None:
 
 def _with_options_of(function: Callable[..., Any], differentiated: Callable[P, Any]) -> Function[P, Any, Any]:
     """Return a Function of `differentiated`, with the options of `function` if also a Function."""
-    return Function(differentiated, **(function.options if isinstance(function, Function) else {}))
+    return Function(differentiated, function.options if isinstance(function, Function) else DEFAULTS)
 
 
 def _require_function(function: Any) -> None:
