@@ -14,7 +14,8 @@ from ...ir.typed import Array, Fetchable, NamedFields
 from ..session.session import Session
 from ..session.sync import SyncSession
 from .calls import Call
-from .function import MOST_TRACES, Function, FunctionOptions
+from .function import Function
+from .options import MOST_TRACES, FunctionOptions
 
 if TYPE_CHECKING:
     from .calls import DictCall, ListCall, PairCall, TensorCall, TripleCall

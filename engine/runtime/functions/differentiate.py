@@ -13,7 +13,8 @@ from ...ir.apply import convert_to_tensor
 from ...ir.tensor import Tensor
 from ...ir.typed import Array
 from ...ops.control.placeholders import identity
-from .function import DEFAULTS, Function
+from .function import Function
+from .options import DEFAULTS
 
 if TYPE_CHECKING:
     from .calls import ValueCall

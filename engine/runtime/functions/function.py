@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
@@ -29,32 +28,17 @@ from ..steps.under_way import UnderWay
 from .arguments import Arguments, Parameters, describe_changes
 from .calls import Call
 from .concrete import ConcreteFunction
+from .options import DEFAULTS, FunctionOptions
 from .sessions import FunctionState, default_session, state_of
 
 _logger = logging.getLogger("tagloom")
 _MANY = 8  # traces of a function; beyond, every doubling is logged as a warning: traces 9, 17, 33, ...
 _common = Graph()  # shared by functions made while no graph is open, so they may call each other
-MOST_TRACES = 128  # traces kept by a function; each takes some 200 KB with its compiled step
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 V_co = TypeVar("V_co", covariant=True)  # values returned by an awaited call
 C_co = TypeVar("C_co", covariant=True)  # the call itself, or tensors where a graph is built
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionOptions:
-    """Options of a traced function: keyword arguments of :func:`function`, which describes them."""
-
-    graph: Graph | None = None
-    session: Session | SyncSession | None = None
-    input_signature: Sequence[Any] | None = None
-    static_argnames: str | Sequence[str] = ()
-    max_traces: int = MOST_TRACES
-    blocking: bool | None = None
-
-
-DEFAULTS = FunctionOptions()
 
 
 class Function(Generic[P, V_co, C_co]):
