@@ -251,7 +251,7 @@ _FOLD = Family(
 def _define_fold(name: str, reverse: bool, summary: str, examples: str) -> Fold:
     """Return the public function `name`; its docstring begins with `summary` and ends with `examples`."""
 
-    def fold(
+    def fold_structure(
         fn: Function,
         elems: Any,
         initializer: Any = None,
@@ -262,12 +262,12 @@ def _define_fold(name: str, reverse: bool, summary: str, examples: str) -> Fold:
         *,
         checkpoint_every: int | None = None,
     ) -> Any:
-        with name_scope(name, fold.__name__):
-            source = Elements(elems, fold.__name__, reverse=reverse, from_first=initializer is None)
+        with name_scope(name, fold_structure.__name__):
+            source = Elements(elems, fold_structure.__name__, reverse=reverse, from_first=initializer is None)
             options = LoopOptions(parallel_iterations, back_prop, swap_memory, checkpoint_every)
             return fold_elements(fn, source, initializer, options)
 
-    return public(_FOLD.complete(name_function(fold, name, summary), examples))
+    return public(_FOLD.complete(name_function(fold_structure, name, summary), examples))
 
 
 foldl: Fold = _define_fold(

@@ -48,7 +48,7 @@ add: Binary = BinaryOperation(
         "[1, 2], 10": "array([11, 12], dtype=int32)",
         '["a", "b"], "c"': "array(['ac', 'bc'], dtype=StringDType())",
     },
-).declare()
+).declare_type()
 
 subtract: Binary = BinaryOperation(
     "Sub",
@@ -58,7 +58,7 @@ subtract: Binary = BinaryOperation(
     gradient=lambda x, y, z, g: (g, -g),
     samples=[*make_samples(lambda x, y: x - y, (_A, _B)), Sample([i32(3), i32(4)], i32(-1))],
     examples={"[[10], [20]], [1, 2, 3]": "array([[ 9,  8,  7],\n       [19, 18, 17]], dtype=int32)"},
-).declare()
+).declare_type()
 
 multiply: Binary = BinaryOperation(
     "Mul",
@@ -68,7 +68,7 @@ multiply: Binary = BinaryOperation(
     gradient=lambda x, y, z, g: (g * conj(y), g * conj(x)),
     samples=make_samples(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
     examples={"[1.5, -2.0], 2": "array([ 3., -4.], dtype=float32)"},
-).declare()
+).declare_type()
 
 
 def _infer_quotient_shape(op: Operation) -> Shape:
@@ -94,7 +94,7 @@ divide: Binary = BinaryOperation(
     gradient=lambda x, y, z, g: (divide_unless_zero(g, conj(y)), -multiply_unless_zero(g, conj(z / y))),
     samples=make_samples(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
     examples={"[7.0, -7.0], 2": "array([ 3.5, -3.5], dtype=float32)"},
-).declare()
+).declare_type()
 realdiv: Binary = divide
 truediv: Binary = divide
 div: Binary = divide
@@ -130,7 +130,7 @@ floordiv: Binary = BinaryOperation(
         Sample([i32([7, -7, 6]), i32(2)], i32([3, -4, 3])),
     ],
     examples={"[7, -7], 2": "array([ 3, -4], dtype=int32)"},
-).declare()
+).declare_type()
 
 floormod: Binary = BinaryOperation(
     "FloorMod",
@@ -146,7 +146,7 @@ floormod: Binary = BinaryOperation(
         Sample([i32([7, -7, 6]), i32([2, 2, -4])], i32([1, 1, -2])),
     ],
     examples={"[7, -7, 7], [3, 3, -3]": "array([ 1,  2, -2], dtype=int32)"},
-).declare()
+).declare_type()
 mod: Binary = floormod
 
 
@@ -184,7 +184,7 @@ pow: Binary = BinaryOperation(
         Sample([i32([2, -3]), i32([10, 3])], i32([1024, -27])),
     ],
     examples={"[2, -3], [10, 3]": "array([1024,  -27], dtype=int32)"},
-).declare()
+).declare_type()
 
 
 def _pick_gradient(x: Tensor, y: Tensor, mask: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,7 +200,7 @@ maximum: Binary = BinaryOperation(
     gradient=lambda x, y, z, g: _pick_gradient(x, y, x >= y, g),
     samples=make_samples(max, (_A, _B)),
     examples={'[1.0, -1.0, float("nan")], 0.0': "array([ 1.,  0., nan], dtype=float32)"},
-).declare()
+).declare_type()
 
 minimum: Binary = BinaryOperation(
     "Minimum",
@@ -211,7 +211,7 @@ minimum: Binary = BinaryOperation(
     gradient=lambda x, y, z, g: _pick_gradient(x, y, x <= y, g),
     samples=make_samples(min, (_A, _B)),
     examples={'[1.0, -1.0, float("nan")], 0.0': "array([ 0., -1., nan], dtype=float32)"},
-).declare()
+).declare_type()
 
 
 def _squared_difference_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -240,7 +240,7 @@ squared_difference: Binary = BinaryOperation(
     gradient=_squared_difference_gradient,
     samples=make_samples(lambda x, y: (x - y) ** 2, (_A, _B), lambda x, y: abs(x - y) ** 2 + 0j, _Z),
     examples={"[1.0, 5.0], 2.0": "array([1., 9.], dtype=float32)"},
-).declare()
+).declare_type()
 
 
 def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -257,7 +257,7 @@ BinaryOperation(
     kernel=Ufunc("arctan2"),
     gradient=_atan2_gradient,
     samples=make_samples(math.atan2, (_A, _B)),
-).declare()
+).declare_type()
 
 
 @public
@@ -306,7 +306,7 @@ div_no_nan: Binary = BinaryOperation(
         Sample([f64([1, 0, 3]), f64([0, 0, 2])], f64([0, 0, 1.5]), differentiable=False),
     ],
     examples={"[3.0, 1.0, 0.0], [2.0, 0.0, 0.0]": "array([1.5, 0. , 0. ], dtype=float32)"},
-).declare()
+).declare_type()
 
 
 @keep_dtype
@@ -333,7 +333,7 @@ xlogy: Binary = BinaryOperation(
         Sample([f64([0, 0]), f64([0, 2])], f64([0, 0]), differentiable=False),
     ],
     examples={"np.array([0.0, 2.0]), np.array([0.0, np.e])": "array([0., 2.])"},
-).declare()
+).declare_type()
 
 
 def _same_shapes(op: Operation) -> Shape:

@@ -119,7 +119,7 @@ def _declare_bessel(
         gradient=lambda x, y, g: multiply_unless_zero(g, gradient(x, y)),
         samples=samples,
         examples=examples,
-    ).declare()
+    ).declare_type()
 
 
 bessel_i0: Unary = _declare_bessel(

@@ -41,7 +41,7 @@ equal: Binary = BinaryOperation(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.eq, _A, _B),
     examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([ True, False, False])"},
-).declare()
+).declare_type()
 
 not_equal: Binary = BinaryOperation(
     "NotEqual",
@@ -53,7 +53,7 @@ not_equal: Binary = BinaryOperation(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.ne, _A, _B),
     examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([False,  True,  True])"},
-).declare()
+).declare_type()
 
 less: Binary = BinaryOperation(
     "Less",
@@ -65,7 +65,7 @@ less: Binary = BinaryOperation(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.lt, _A, _B),
     examples={"[1, 2, 3], 2": "array([ True, False, False])"},
-).declare()
+).declare_type()
 
 less_equal: Binary = BinaryOperation(
     "LessEqual",
@@ -77,7 +77,7 @@ less_equal: Binary = BinaryOperation(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.le, _A, _B),
     examples={"[1, 2, 3], 2": "array([ True,  True, False])"},
-).declare()
+).declare_type()
 
 greater: Binary = BinaryOperation(
     "Greater",
@@ -89,7 +89,7 @@ greater: Binary = BinaryOperation(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.gt, _A, _B),
     examples={"[1, 2, 3], 2": "array([False, False,  True])"},
-).declare()
+).declare_type()
 
 greater_equal: Binary = BinaryOperation(
     "GreaterEqual",
@@ -101,7 +101,7 @@ greater_equal: Binary = BinaryOperation(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.ge, _A, _B),
     examples={"[1, 2, 3], 2": "array([False,  True,  True])"},
-).declare()
+).declare_type()
 
 logical_and: Binary = BinaryOperation(
     "LogicalAnd",
@@ -113,7 +113,7 @@ logical_and: Binary = BinaryOperation(
     gradient=_BOOL_RESULT,
     samples=_sample_by(lambda p, q: p and q, _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([ True, False, False])"},
-).declare()
+).declare_type()
 
 logical_or: Binary = BinaryOperation(
     "LogicalOr",
@@ -125,7 +125,7 @@ logical_or: Binary = BinaryOperation(
     gradient=_BOOL_RESULT,
     samples=_sample_by(lambda p, q: p or q, _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([ True,  True, False])"},
-).declare()
+).declare_type()
 
 logical_xor: Binary = BinaryOperation(
     "LogicalXor",
@@ -137,7 +137,7 @@ logical_xor: Binary = BinaryOperation(
     gradient=_BOOL_RESULT,
     samples=_sample_by(lambda p, q: bool(p) != bool(q), _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([False,  True, False])"},
-).declare()
+).declare_type()
 
 logical_not: Unary = UnaryOperation(
     "LogicalNot",
@@ -149,7 +149,7 @@ logical_not: Unary = UnaryOperation(
     gradient=_BOOL_RESULT,
     samples=[Sample([_P], flags([False, False, True, True]))],
     examples={"[True, False]": "array([False,  True])"},
-).declare()
+).declare_type()
 
 bitwise_and: Binary = BinaryOperation(
     "BitwiseAnd",
@@ -160,7 +160,7 @@ bitwise_and: Binary = BinaryOperation(
     gradient=_BITS,
     samples=[Sample([_I, _J], i32([8, 6, 0]))],
     examples={"[0b1100, -1], 0b1010": "array([ 8, 10], dtype=int32)"},
-).declare()
+).declare_type()
 
 bitwise_or: Binary = BinaryOperation(
     "BitwiseOr",
@@ -171,7 +171,7 @@ bitwise_or: Binary = BinaryOperation(
     gradient=_BITS,
     samples=[Sample([_I, _J], i32([14, -1, 7]))],
     examples={"[0b1100, -1], 0b1010": "array([14, -1], dtype=int32)"},
-).declare()
+).declare_type()
 
 bitwise_xor: Binary = BinaryOperation(
     "BitwiseXor",
@@ -182,7 +182,7 @@ bitwise_xor: Binary = BinaryOperation(
     gradient=_BITS,
     samples=[Sample([_I, _J], i32([6, -7, 7]))],
     examples={"[0b1100, -1], 0b1010": "array([  6, -11], dtype=int32)"},
-).declare()
+).declare_type()
 
 # Where all bits are shifted out, NumPy returns 0, or -1 for a negative number shifted right; GPUs return anything, so
 # other array libraries get functions with NumPy's results.
@@ -195,7 +195,7 @@ left_shift: Binary = BinaryOperation(
     gradient=_BITS,
     samples=[Sample([i32([1, -3, 5]), i32([4, 1, 0])], i32([16, -6, 5]))],
     examples={"[1, -3], 4": "array([ 16, -48], dtype=int32)"},
-).declare()
+).declare_type()
 
 right_shift: Binary = BinaryOperation(
     "RightShift",
@@ -206,7 +206,7 @@ right_shift: Binary = BinaryOperation(
     gradient=_BITS,
     samples=[Sample([i32([16, -6, 5]), i32([4, 1, 1])], i32([1, -3, 2]))],
     examples={"[16, -6], 1": "array([ 8, -3], dtype=int32)"},
-).declare()
+).declare_type()
 
 invert: Unary = UnaryOperation(
     "Invert",
@@ -217,4 +217,4 @@ invert: Unary = UnaryOperation(
     gradient=_BITS,
     samples=[Sample([_I], i32([-13, 0, -8]))],
     examples={"[0, 5]": "array([-1, -6], dtype=int32)"},
-).declare()
+).declare_type()

@@ -29,7 +29,7 @@ UnaryOperation(
     kernel=Ufunc("conjugate"),
     gradient=lambda x, y, g: conj(g),
     samples=[Sample([_Z], c128([1 - 2j, -0.5 - 0.25j, 3 + 1j]))],
-).declare()
+).declare_type()
 
 
 @public
@@ -66,7 +66,7 @@ UnaryOperation(
     kernel=lambda xp, x: x.real.copy(),
     gradient=lambda x, y, g: complex(g, zeros_like(g)),
     samples=[Sample([_Z], f64([1, -0.5, 3]))],
-).declare()
+).declare_type()
 
 UnaryOperation(
     "Imag",
@@ -77,7 +77,7 @@ UnaryOperation(
     kernel=lambda xp, x: x.imag.copy(),
     gradient=lambda x, y, g: complex(zeros_like(g), g),
     samples=[Sample([_Z], f64([2, 0.25, -1]))],
-).declare()
+).declare_type()
 
 angle: Unary = UnaryOperation(
     "Angle",
@@ -90,7 +90,7 @@ angle: Unary = UnaryOperation(
     gradient=lambda x, y, g: apply("DivOrZero", complex(zeros_like(g), g), conj(x)),
     samples=[Sample([_Z], np.vectorize(cmath.phase))],
     examples={"np.array([1j, -1 + 0j])": "array([1.57079633, 3.14159265])"},
-).declare()
+).declare_type()
 
 
 @public

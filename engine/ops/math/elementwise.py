@@ -40,7 +40,7 @@ negative: Unary = UnaryOperation(
     gradient=lambda x, y, g: -g,
     samples=[*make_samples(lambda x: 0 - x, _X), Sample([i32([3, -4])], i32([-3, 4]))],
     examples={"[1.5, -2.0]": "array([-1.5,  2. ], dtype=float32)"},
-).declare()
+).declare_type()
 
 
 def _absolute_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -110,7 +110,7 @@ sign: Unary = UnaryOperation(
         Sample([i32([3, 0, -4])], i32([1, 0, -1])),
     ],
     examples={"[-2.5, 0.0, 3.0]": "array([-1.,  0.,  1.], dtype=float32)"},
-).declare()
+).declare_type()
 
 square: Unary = UnaryOperation(
     "Square",
@@ -122,7 +122,7 @@ square: Unary = UnaryOperation(
     gradient=lambda x, y, g: g * conj(x * 2),
     samples=make_samples(lambda x: x * x, _X, lambda x: x * x, _Z),
     examples={"[3, -4]": "array([ 9, 16], dtype=int32)"},
-).declare()
+).declare_type()
 
 sqrt: Unary = UnaryOperation(
     "Sqrt",
@@ -134,7 +134,7 @@ sqrt: Unary = UnaryOperation(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(y * 2)),
     samples=make_samples(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
     examples={"[9.0, 2.25]": "array([3. , 1.5], dtype=float32)"},
-).declare()
+).declare_type()
 
 
 def _multiply_guarded(*factors: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ rsqrt: Unary = UnaryOperation(
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(_multiply_guarded(y, y, y) * -0.5)),
     samples=make_samples(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
     examples={"[4.0, 0.25]": "array([0.5, 2. ], dtype=float32)"},
-).declare()
+).declare_type()
 
 reciprocal: Unary = UnaryOperation(
     "Reciprocal",
@@ -165,7 +165,7 @@ reciprocal: Unary = UnaryOperation(
     gradient=lambda x, y, g: -multiply_unless_zero(g, conj(_multiply_guarded(y, y))),
     samples=make_samples(lambda x: 1 / x, _X, lambda z: 1 / z, _Z),
     examples={"[4.0, -0.5]": "array([ 0.25, -2.  ], dtype=float32)"},
-).declare()
+).declare_type()
 
 exp: Unary = UnaryOperation(
     "Exp",
@@ -175,7 +175,7 @@ exp: Unary = UnaryOperation(
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(y)),
     samples=make_samples(math.exp, _X, cmath.exp, _Z),
     examples={"np.array([0.0, 1.0])": "array([1.        , 2.71828183])"},
-).declare()
+).declare_type()
 
 expm1: Unary = UnaryOperation(
     "Expm1",
@@ -186,7 +186,7 @@ expm1: Unary = UnaryOperation(
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(y + 1)),
     samples=make_samples(math.expm1, [*_X[0], 1e-12], lambda z: cmath.exp(z) - 1, _Z),
     examples={"np.array([1e-20])": "array([1.e-20])"},
-).declare()
+).declare_type()
 
 log: Unary = UnaryOperation(
     "Log",
@@ -196,7 +196,7 @@ log: Unary = UnaryOperation(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(x)),
     samples=make_samples(math.log, _POSITIVE, cmath.log, _Z),
     examples={"np.array([1.0, np.e])": "array([0., 1.])"},
-).declare()
+).declare_type()
 
 log1p: Unary = UnaryOperation(
     "Log1p",
@@ -207,7 +207,7 @@ log1p: Unary = UnaryOperation(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(x + 1)),
     samples=make_samples(math.log1p, [0.5, 2.0, -0.3, 1e-5], lambda z: cmath.log(1 + z), _Z),
     examples={"np.array([1e-20])": "array([1.e-20])"},
-).declare()
+).declare_type()
 
 
 _SLOPE = 2 / math.sqrt(math.pi)
@@ -222,7 +222,7 @@ erf: Unary = UnaryOperation(
     gradient=lambda x, y, g: g * (exp(-square(x)) * _SLOPE),
     samples=make_samples(math.erf, _X),
     examples={"np.array([0.0, 1.0, 10.0])": "array([0.        , 0.84270079, 1.        ])"},
-).declare()
+).declare_type()
 
 erfc: Unary = UnaryOperation(
     "Erfc",
@@ -233,7 +233,7 @@ erfc: Unary = UnaryOperation(
     gradient=lambda x, y, g: g * (exp(-square(x)) * -_SLOPE),
     samples=make_samples(math.erfc, [*_X[0], 9.0]),
     examples={"np.array([10.0])": "array([2.08848758e-45])"},
-).declare()
+).declare_type()
 
 floor: Unary = UnaryOperation(
     "Floor",
@@ -245,7 +245,7 @@ floor: Unary = UnaryOperation(
     gradient=lambda x, y, g: zeros_like(x),
     samples=make_samples(lambda x: float(math.floor(x)), [0.5, -1.25, 2.7]),
     examples={"[1.7, -1.7]": "array([ 1., -2.], dtype=float32)"},
-).declare()
+).declare_type()
 
 ceil: Unary = UnaryOperation(
     "Ceil",
@@ -257,7 +257,7 @@ ceil: Unary = UnaryOperation(
     gradient=lambda x, y, g: zeros_like(x),
     samples=make_samples(lambda x: float(math.ceil(x)), [0.5, -1.25, 2.7]),
     examples={"[1.7, -1.7]": "array([ 2., -1.], dtype=float32)"},
-).declare()
+).declare_type()
 
 rint: Unary = UnaryOperation(
     "Rint",
@@ -272,7 +272,7 @@ rint: Unary = UnaryOperation(
         Sample([f64([0.5, 1.5, -2.5])], f64([0, 2, -2]), differentiable=False),
     ],
     examples={"[0.5, 1.5, -2.6]": "array([ 0.,  2., -3.], dtype=float32)"},
-).declare()
+).declare_type()
 
 
 @public
@@ -311,7 +311,7 @@ is_nan: Unary = UnaryOperation(
     gradient=_TEST,
     samples=[Sample([_ODD], flags([False, True, False, False]))],
     examples={'[1.0, float("nan"), float("inf")]': "array([False,  True, False])"},
-).declare()
+).declare_type()
 
 is_inf: Unary = UnaryOperation(
     "IsInf",
@@ -322,7 +322,7 @@ is_inf: Unary = UnaryOperation(
     gradient=_TEST,
     samples=[Sample([_ODD], flags([False, False, True, True]))],
     examples={'[1.0, float("nan"), float("inf")]': "array([False, False,  True])"},
-).declare()
+).declare_type()
 
 is_finite: Unary = UnaryOperation(
     "IsFinite",
@@ -333,7 +333,7 @@ is_finite: Unary = UnaryOperation(
     gradient=_TEST,
     samples=[Sample([_ODD], flags([True, False, False, False]))],
     examples={'[1.0, float("nan"), float("inf")]': "array([ True, False, False])"},
-).declare()
+).declare_type()
 
 
 @public

@@ -39,7 +39,7 @@ lgamma: Unary = UnaryOperation(
         Sample([np.zeros((0, 2))], np.zeros((0, 2))),
     ],
     examples={"np.array([4.0, 0.5, 0.0])": "array([1.79175947, 0.57236494,        inf])"},
-).declare()
+).declare_type()
 
 digamma: Unary = UnaryOperation(
     "Digamma",
@@ -53,7 +53,7 @@ digamma: Unary = UnaryOperation(
         Sample([f64([-0.5])], f64([2 - 2 * math.log(2) - _EULER])),
     ],
     examples={"np.array([1.0, 2.0])": "array([-0.57721566,  0.42278434])"},
-).declare()
+).declare_type()
 
 
 @keep_dtype
@@ -135,7 +135,7 @@ BinaryOperation(
         Sample([f64([[3.5], [1.25]]), f64([0.75, 4])], lambda x, q: _summed_zeta(x, q)),
         Sample([f64([1, 0.5, 2]), f64([1, 1, 0])], f64([np.inf, np.nan, np.inf]), differentiable=False),
     ],
-).declare()
+).declare_type()
 
 
 def _summed_zeta(x: Any, q: Any) -> Any:

@@ -47,7 +47,7 @@ truncatemod: Binary = BinaryOperation(
     gradient=lambda x, y, z, g: (g, -(g * truncatediv(x, y))),
     samples=[*make_samples(math.fmod, (_A, _B)), Sample(list(_WHOLE), i32([1, -1, 1, -1]))],
     examples={"[7, -7], 3": "array([ 1, -1], dtype=int32)"},
-).declare()
+).declare_type()
 
 truncatediv: Binary = BinaryOperation(
     "TruncateDiv",
@@ -58,7 +58,7 @@ truncatediv: Binary = BinaryOperation(
     gradient=lambda x, y, z, g: (zeros_like(x), zeros_like(y)),
     samples=[*make_samples(lambda x, y: float(int(x / y)), (_A, _B)), Sample(list(_WHOLE), i32([2, -2, -2, 2]))],
     examples={"[7, -7], 3": "array([ 2, -2], dtype=int32)"},
-).declare()
+).declare_type()
 
 
 @keep_dtype
@@ -75,7 +75,7 @@ nextafter: Binary = BinaryOperation(
     gradient=NotDifferentiable("it steps from one number to the next"),
     samples=[Sample([f64([1.0, 0.0, 2.0]), f64([2.0, -1.0, 2.0])], f64([1 + 2.0**-52, -(2.0**-1074), 2.0]))],
     examples={"1.0, 2.0": "array(1.0000001, dtype=float32)"},
-).declare()
+).declare_type()
 
 
 @public

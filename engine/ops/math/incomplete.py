@@ -76,7 +76,7 @@ BinaryOperation(
         Sample([_SHAPE, _AT], _expected_igamma),
         Sample([f64([2, 3, -1]), f64([0, np.inf, 1])], f64([0, 1, np.nan]), differentiable=False),
     ],
-).declare()
+).declare_type()
 
 BinaryOperation(
     "Igammac",
@@ -89,7 +89,7 @@ BinaryOperation(
         Sample([_SHAPE, _AT], lambda a, x: 1 - _expected_igamma(a, x)),
         Sample([f64([1, 1]), f64([40, 700])], np.exp(f64([-40, -700])), differentiable=False),
     ],
-).declare()
+).declare_type()
 
 
 @public

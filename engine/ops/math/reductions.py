@@ -170,7 +170,7 @@ class _ReductionType:
     examples: Mapping[str, str]
     rules: Sequence[object] = ()
 
-    def declare(self) -> Reduction:
+    def declare_type(self) -> Reduction:
         """Declare the type, and return its public function."""
         type, gradient = self.type, self.gradient
         define(
@@ -220,7 +220,7 @@ reduce_sum: Reduction = _ReductionType(
         "[[1, 2], [3, 4]], axis=0": "array([4, 6], dtype=int32)",
         "[[1, 2], [3, 4]], keepdims=True": "array([[10]], dtype=int32)",
     },
-).declare()
+).declare_type()
 
 
 def _count_reduced(op: Operation) -> Tensor:
@@ -258,7 +258,7 @@ reduce_mean: Reduction = _ReductionType(
         Sample([np.zeros((0, 2))], np.zeros(0), {"axis": (1,)}, differentiable=False),
     ],
     examples={"[[1.0, 2.0], [3.0, 6.0]], axis=1": "array([1.5, 4.5], dtype=float32)"},
-).declare()
+).declare_type()
 
 
 def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
@@ -282,7 +282,7 @@ reduce_max: Reduction = _ReductionType(
         Sample([i32([[3, 8], [9, -1]])], i32([[9, 8]]), {"axis": (0,), "keepdims": True}),
     ],
     examples={"[[1, 7], [8, 3]], axis=1": "array([7, 8], dtype=int32)"},
-).declare()
+).declare_type()
 
 
 reduce_min: Reduction = _ReductionType(
@@ -298,7 +298,7 @@ reduce_min: Reduction = _ReductionType(
         Sample([_X], f64([[-1, 0.5], [-2, 0.25]]), {"axis": (2,)}),
     ],
     examples={"[[1, 7], [8, 3]], axis=1": "array([1, 3], dtype=int32)"},
-).declare()
+).declare_type()
 
 
 reduce_any: Reduction = _ReductionType(
@@ -310,7 +310,7 @@ reduce_any: Reduction = _ReductionType(
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_BOOLS], np.bool_(True)), Sample([~_BOOLS], flags([False, True]), {"axis": (0,)})],
     examples={"[[True, False], [False, False]], axis=1": "array([ True, False])"},
-).declare()
+).declare_type()
 
 
 reduce_all: Reduction = _ReductionType(
@@ -322,7 +322,7 @@ reduce_all: Reduction = _ReductionType(
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_BOOLS], np.bool_(False)), Sample([_BOOLS], flags([True, False]), {"axis": (0,)})],
     examples={"[[True, True], [False, True]], axis=1": "array([ True, False])", 'tg.zeros([0], "bool")': "array(True)"},
-).declare()
+).declare_type()
 
 
 def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -354,4 +354,4 @@ reduce_logsumexp: Reduction = _ReductionType(
         Sample([f64([1000, 1000])], f64(1000 + np.log(2))),
     ],
     examples={"np.array([1000.0, 1000.0])": "array(1000.69314718)"},
-).declare()
+).declare_type()

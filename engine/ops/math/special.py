@@ -36,7 +36,7 @@ erfinv: Unary = UnaryOperation(
         Sample([f64([1, -1, 0, 2])], f64([np.inf, -np.inf, 0, np.nan]), differentiable=False),
     ],
     examples={"np.array([0.0, 0.5, 1.0])": "array([0.        , 0.47693628,        inf])"},
-).declare()
+).declare_type()
 
 ndtri: Unary = UnaryOperation(
     "Ndtri",
@@ -50,7 +50,7 @@ ndtri: Unary = UnaryOperation(
         Sample([f64([1, 0, -1])], f64([np.inf, -np.inf, np.nan]), differentiable=False),
     ],
     examples={"np.array([0.5, 0.975, 0.0])": "array([0.        , 1.95996398,       -inf])"},
-).declare()
+).declare_type()
 
 
 @public
@@ -91,7 +91,7 @@ expint: Unary = UnaryOperation(
         Sample([f64([0])], f64([-np.inf]), differentiable=False),
     ],
     examples={"np.array([1.0, -1.0])": "array([ 1.89511782, -0.21938393])"},
-).declare()
+).declare_type()
 
 dawsn: Unary = UnaryOperation(
     "Dawsn",
@@ -103,7 +103,7 @@ dawsn: Unary = UnaryOperation(
     gradient=lambda x, y, g: g * (1 - x * y * 2),
     samples=[Sample([f64([0, 1, -2, 10])], f64([0, 0.5380795069127684, -0.30134038892379195, 0.05025384718759853]))],
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.53807951])"},
-).declare()
+).declare_type()
 
 # Distance from 1 up to which a series replaces log(x) / (1 - x). The first term left out, of size 1e-3 ** 10 beside
 # 1, is below the rounding errors of float64, and so are its first derivatives.
@@ -141,7 +141,7 @@ spence: Unary = UnaryOperation(
         Sample([f64([0, -1])], f64([math.pi**2 / 6, np.nan]), differentiable=False),
     ],
     examples={"np.array([0.0, 1.0, 2.0])": "array([ 1.64493407,  0.        , -0.82246703])"},
-).declare()
+).declare_type()
 
 
 def _fresnel_kernel(index: int) -> Any:
@@ -160,7 +160,7 @@ fresnel_sin: Unary = UnaryOperation(
     gradient=lambda x, y, g: g * sin(square(x) * (math.pi / 2)),
     samples=[Sample([f64([0, 1, -1, 2])], f64([0, 0.4382591473903548, -0.4382591473903548, 0.3434156783636982]))],
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.43825915])"},
-).declare()
+).declare_type()
 
 fresnel_cos: Unary = UnaryOperation(
     "FresnelCos",
@@ -172,7 +172,7 @@ fresnel_cos: Unary = UnaryOperation(
     gradient=lambda x, y, g: g * cos(square(x) * (math.pi / 2)),
     samples=[Sample([f64([0, 1, -1, 2])], f64([0, 0.7798934003768228, -0.7798934003768228, 0.4882534060753408]))],
     examples={"np.array([0.0, 1.0])": "array([0.       , 0.7798934])"},
-).declare()
+).declare_type()
 
 
 @public

@@ -26,7 +26,7 @@ sin: Unary = UnaryOperation(
     gradient=lambda x, y, g: g * conj(cos(x)),
     samples=make_samples(math.sin, _X, cmath.sin, _Z),
     examples={"np.array([0.0, np.pi / 2])": "array([0., 1.])"},
-).declare()
+).declare_type()
 
 cos: Unary = UnaryOperation(
     "Cos",
@@ -36,7 +36,7 @@ cos: Unary = UnaryOperation(
     gradient=lambda x, y, g: -(g * conj(sin(x))),
     samples=make_samples(math.cos, _X, cmath.cos, _Z),
     examples={"np.array([0.0, np.pi])": "array([ 1., -1.])"},
-).declare()
+).declare_type()
 
 tan: Unary = UnaryOperation(
     "Tan",
@@ -47,7 +47,7 @@ tan: Unary = UnaryOperation(
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(multiply_unless_zero(y, y) + 1)),
     samples=make_samples(math.tan, _X, cmath.tan, _Z),
     examples={"np.array([0.0, np.pi / 4])": "array([0., 1.])"},
-).declare()
+).declare_type()
 
 asin: Unary = UnaryOperation(
     "Asin",
@@ -59,7 +59,7 @@ asin: Unary = UnaryOperation(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(sqrt(1 - square(x)))),
     samples=make_samples(math.asin, _X, cmath.asin, _Z),
     examples={"np.array([0.0, 1.0])": "array([0.        , 1.57079633])"},
-).declare()
+).declare_type()
 
 acos: Unary = UnaryOperation(
     "Acos",
@@ -69,7 +69,7 @@ acos: Unary = UnaryOperation(
     gradient=lambda x, y, g: -divide_unless_zero(g, conj(sqrt(1 - square(x)))),
     samples=make_samples(math.acos, _X, cmath.acos, _Z),
     examples={"np.array([1.0, -1.0])": "array([0.        , 3.14159265])"},
-).declare()
+).declare_type()
 
 atan: Unary = UnaryOperation(
     "Atan",
@@ -80,7 +80,7 @@ atan: Unary = UnaryOperation(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(square(x) + 1)),
     samples=make_samples(math.atan, _X, cmath.atan, _Z),
     examples={"np.array([1.0, np.inf])": "array([0.78539816, 1.57079633])"},
-).declare()
+).declare_type()
 
 sinh: Unary = UnaryOperation(
     "Sinh",
@@ -91,7 +91,7 @@ sinh: Unary = UnaryOperation(
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(cosh(x))),
     samples=make_samples(math.sinh, _X, cmath.sinh, _Z),
     examples={"np.array([0.0, 1.0])": "array([0.        , 1.17520119])"},
-).declare()
+).declare_type()
 
 cosh: Unary = UnaryOperation(
     "Cosh",
@@ -101,7 +101,7 @@ cosh: Unary = UnaryOperation(
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(sinh(x))),
     samples=make_samples(math.cosh, _X, cmath.cosh, _Z),
     examples={"np.array([0.0, 1.0])": "array([1.        , 1.54308063])"},
-).declare()
+).declare_type()
 
 tanh: Unary = UnaryOperation(
     "Tanh",
@@ -112,7 +112,7 @@ tanh: Unary = UnaryOperation(
     gradient=lambda x, y, g: g * conj(1 - square(y)),
     samples=make_samples(math.tanh, _X, cmath.tanh, _Z),
     examples={"np.array([0.0, 1.0, 100.0])": "array([0.        , 0.76159416, 1.        ])"},
-).declare()
+).declare_type()
 
 asinh: Unary = UnaryOperation(
     "Asinh",
@@ -123,7 +123,7 @@ asinh: Unary = UnaryOperation(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(sqrt(square(x) + 1))),
     samples=make_samples(math.asinh, _X, cmath.asinh, _Z),
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.88137359])"},
-).declare()
+).declare_type()
 
 acosh: Unary = UnaryOperation(
     "Acosh",
@@ -134,7 +134,7 @@ acosh: Unary = UnaryOperation(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(multiply_unless_zero(sqrt(x - 1), sqrt(x + 1)))),
     samples=make_samples(math.acosh, [1.5, 3.0, 10.0], cmath.acosh, _Z),
     examples={"np.array([1.0, 2.0])": "array([0.       , 1.3169579])"},
-).declare()
+).declare_type()
 
 atanh: Unary = UnaryOperation(
     "Atanh",
@@ -144,4 +144,4 @@ atanh: Unary = UnaryOperation(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(1 - square(x))),
     samples=make_samples(math.atanh, _X, cmath.atanh, _Z),
     examples={"np.array([0.0, 0.5])": "array([0.        , 0.54930614])"},
-).declare()
+).declare_type()

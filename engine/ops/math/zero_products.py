@@ -81,7 +81,7 @@ multiply_no_nan: Binary = BinaryOperation(
         Sample([f64([_INF, _NAN, _INF, 2]), f64([0, -0.0, 3, 0])], f64([0, 0, _INF, 0]), differentiable=False),
     ],
     examples={'[2.0, float("inf"), float("nan")], [3.0, 0.0, 0.0]': "array([6., 0., 0.], dtype=float32)"},
-).declare()
+).declare_type()
 
 BinaryOperation(
     "DivOrZero",
@@ -98,4 +98,4 @@ BinaryOperation(
         *make_samples(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
         Sample([f64([0, -0.0, 0, 3]), f64([0, _NAN, 2, 1.5])], f64([0, 0, 0, 2]), differentiable=False),
     ],
-).declare()
+).declare_type()

@@ -42,7 +42,7 @@ sigmoid: Unary = UnaryOperation(
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
     samples=make_samples(_expected_sigmoid, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
     examples={"np.array([0.0, 1.0, -1.0])": "array([0.5       , 0.73105858, 0.26894142])"},
-).declare()
+).declare_type()
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Activation:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     rules: Sequence[object] = ()
 
-    def define(self) -> None:
+    def define_type(self) -> None:
         """Define the operation type."""
         define(
             self.type,
@@ -82,7 +82,7 @@ _Activation(
     lambda x, y, g: g * sigmoid(x),
     make_samples(lambda x: math.log(1 + math.exp(x)), _X),
     rules=[by_step("logaddexp", 0)],
-).define()
+).define_type()
 
 
 @public
@@ -112,7 +112,7 @@ _Activation(
     lambda xp, x: x / (1 + xp.abs(x)),
     lambda x, y, g: g / square(abs(x) + 1),
     make_samples(lambda x: x / (1 + math.fabs(x)), _X),
-).define()
+).define_type()
 
 
 @public
@@ -145,7 +145,7 @@ _Activation(
     make_samples(lambda x: max(x, 0.0), _X),
     where=dtypes.REAL,
     rules=[by_step("maximum", 0)],
-).define()
+).define_type()
 
 
 @public
@@ -178,7 +178,7 @@ _Activation(
     lambda x, y, g: apply("Where", (y > 0) & (y < 6), g, 0),
     make_samples(lambda x: min(max(x, 0.0), 6.0), _X),
     where=dtypes.REAL,
-).define()
+).define_type()
 
 
 @public
@@ -209,7 +209,7 @@ _Activation(
     # The slope for negative x, exp(x), is y + 1: the gradient does not need x.
     lambda x, y, g: apply("Where", y > 0, g, g * (y + 1)),
     make_samples(lambda x: x if x > 0 else math.expm1(x), _X),
-).define()
+).define_type()
 
 
 @public
@@ -243,7 +243,7 @@ _Activation(
     lambda xp, x: xp.where(x > 0, x, x.dtype.type(_ALPHA) * xp.expm1(x)) * x.dtype.type(_SCALE),
     lambda x, y, g: apply("Where", y > 0, g * _SCALE, g * (y + _SCALE * _ALPHA)),
     make_samples(lambda x: _SCALE * (x if x > 0 else _ALPHA * math.expm1(x)), _X),
-).define()
+).define_type()
 
 
 @public
@@ -275,7 +275,7 @@ _Activation(
     lambda x, y, g, alpha: apply("Where", x > 0, g, g * alpha),
     [Sample([f64([2.0, -3.0])], f64([2.0, -0.75]), {"alpha": 0.25})],
     attrs={"alpha": 0.2},
-).define()
+).define_type()
 
 
 @public

@@ -36,7 +36,7 @@ class _Sampling:
     unique: bool
     seed: int
 
-    def weights(self, weights: Array) -> Array:
+    def class_weights(self, weights: Array) -> Array:
         """Return weights of all classes, in proportion to their probabilities."""
         if self.distribution == "uniform":
             return np.ones(self.range_max)
@@ -116,7 +116,7 @@ def _compute_candidates(xp: Any, context: KernelContext, weights: Any, *instance
     weights = np.asarray(weights, np.float64)
     source = _class_source(draw, attrs, weights)
     if attrs.unique:
-        all_weights = functools.partial(attrs.weights, weights)
+        all_weights = functools.partial(attrs.class_weights, weights)
         found, tries = _draw_distinct(draw, source, all_weights, count, _TRIED * attrs.range_max)
     else:
         found, tries = source(count), count

@@ -191,7 +191,7 @@ def define_sampler(name: str, build: Callable[..., Candidates], summary: str, ex
         ``build(true_classes, sizes, seed, name)`` builds the sampler; see `build_sampler`.
     """
 
-    def sample(
+    def draw_candidates(
         true_classes: Any,
         num_true: int,
         num_sampled: int,
@@ -202,13 +202,14 @@ def define_sampler(name: str, build: Callable[..., Candidates], summary: str, ex
     ) -> Candidates:
         return build(true_classes, (num_true, num_sampled, unique, range_max), seed, name)
 
-    sample.__module__ = build.__module__  # in which the function stands
-    return public(_SAMPLER.complete(name_function(sample, name, summary), examples))
+    draw_candidates.__module__ = build.__module__  # in which the function stands
+    return public(_SAMPLER.complete(name_function(draw_candidates, name, summary), examples))
 
 
 def _build_uniform_sampler(
     true_classes: Any, sizes: tuple[int, int, bool, int], seed: int | None, name: str | None
 ) -> Candidates:
+    """Build a sampler of equal probabilities; see `build_sampler`."""
     range_max = sizes[-1]
     probability = 1 / static_int(range_max, "range_max") if range_max else 0.0  # `build_sampler` refuses 0 classes
 

@@ -113,7 +113,7 @@ class UnaryOperation(_Elementwise):
     on_host: bool = False
     keeps_zero: bool = False
 
-    def declare(self) -> Unary:
+    def declare_type(self) -> Unary:
         """Declare the type; return the public function ``function(x, name=None)``."""
         UNARY.add(self.type)
         memory, gradient = "host " if self.on_host else "", self.gradient
@@ -160,7 +160,7 @@ class BinaryOperation(_Elementwise):
     where: tuple[DType, ...] = dtypes.NUMERIC
     shape: Callable[[Operation], Any] = broadcast_all
 
-    def declare(self) -> Binary:
+    def declare_type(self) -> Binary:
         """Declare the type; return the public function ``function(x, y, name=None)``."""
         BINARY.add(self.type)
         type, gradient = self.type, self.gradient

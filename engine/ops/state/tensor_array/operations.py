@@ -104,7 +104,7 @@ class _ArraySpec:
     swappable: bool
     accepts_host_rows: bool
 
-    def rules(self) -> ElementRules:
+    def element_rules(self) -> ElementRules:
         """Return the rules for the elements."""
         shape = Shape(self.element_shape)
         return ElementRules(shape, self.dynamic_size, self.clear_after_read, self.identical_shapes)
@@ -121,7 +121,9 @@ def _make_tensor_array(xp: Any, context: KernelContext, size: Any, attrs: _Array
             operation=context.operation,
             hint="leave size out for an array that grows as elements are written",
         )
-    array = ArrayStorage(attrs.dtype, int(size), attrs.rules(), name=attrs.array_name or context.operation, xp=xp)
+    array = ArrayStorage(
+        attrs.dtype, int(size), attrs.element_rules(), name=attrs.array_name or context.operation, xp=xp
+    )
     step = context.step
     # Freed at the end of the step, also of a step without a TensorArrayClose.
     step.resources.add_to_step(step.number, array)
