@@ -104,11 +104,12 @@ class _ArraySpec:
     array_name: str
     swappable: bool
     accepts_host_rows: bool
+    sums: bool
 
     def element_rules(self) -> ElementRules:
         """Return the rules for the elements."""
         shape = Shape(self.element_shape)
-        return ElementRules(shape, self.dynamic_size, self.clear_after_read, self.identical_shapes)
+        return ElementRules(shape, self.dynamic_size, self.clear_after_read, self.identical_shapes, self.sums)
 
 
 @takes_attributes(_ArraySpec)
