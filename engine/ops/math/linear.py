@@ -19,6 +19,7 @@ from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched
 from ...ir.rules.kernels import Elements
 from ...ir.rules.native import RunsAs
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank
 from ..support.batching import emit_reshape, emit_transpose
@@ -26,6 +27,7 @@ from ..support.common import sum_to
 from ..support.families import keep_dtype
 from ..support.literals import f64, i32
 from ..support.tangents import multilinear
+from ..support.vectorizing.shapes import matmul_examples
 from .complex import conj
 from .reductions import reduce_sum
 
@@ -158,7 +160,7 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
 define(
     "MatMul",
     "a: T, b: T -> product: T",
-    rules=[multilinear(0, 1), Batch(_batch_matmul), Elements(_estimate_matmul_elements)],
+    rules=[Vectorize(matmul_examples), multilinear(0, 1), Batch(_batch_matmul), Elements(_estimate_matmul_elements)],
     where={"T": dtypes.NUMERIC},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_infer_matmul_shape,

@@ -95,15 +95,20 @@ class ArrayStorage(Elements, Resource):
         """Free the elements at the end of the step."""
         self.close()
 
-    def gradient(self, source: str | None, context: KernelContext) -> ArrayStorage:
-        """Return a new gradient array, or the gradient array named `source`; naming freezes the size (rule 112)."""
+    def gradient(self, source: str | None, context: KernelContext, any_shape: bool = False) -> ArrayStorage:
+        """Return a new gradient array, or the gradient array named `source`; naming freezes the size (rule 112).
+
+        With `any_shape` its elements have dimensions that those of this array lack (see `engine/vectorize`).
+        """
         self._check_open(context)
         if source is not None and source in self.gradients:
             return self.gradients[source]
         made = ArrayStorage(
             self.element_type,
             0 if source is None else self.size,
-            ElementRules(self.element_shape, dynamic_size=source is None, clear_after_read=False),
+            ElementRules(
+                Shape(None) if any_shape else self.element_shape, dynamic_size=source is None, clear_after_read=False
+            ),
             name=f"{self.name}@{source or 'gradient'}",
             primal=self,
             xp=self.xp,
