@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,9 +22,7 @@ END, TOLERANCE = np.float32(2.0), np.float32(1e-4)
 _RANDOM = np.random.default_rng(5)
 
 STARTS = np.stack([np.linspace(0.5, 2.0, SOLVES), np.linspace(-1.0, 1.0, SOLVES)], 1).astype(np.float32)
-WEIGHTS = [
-    (_RANDOM.standard_normal(shape) / 4).astype(np.float32) for shape in zip(WIDTHS[:-1], WIDTHS[1:], strict=True)
-]
+WEIGHTS = [(_RANDOM.standard_normal(shape) / 4).astype(np.float32) for shape in pairwise(WIDTHS)]
 INPUTS = _RANDOM.standard_normal((EXAMPLES, WIDTHS[0])).astype(np.float32)
 TARGETS = _RANDOM.standard_normal(EXAMPLES).astype(np.float32)
 POINT = np.linspace(0.1, 0.9, PARAMETERS).astype(np.float32)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import int32, series
-from ..base.errors import VectorizationError
 from ..base.shapes import Shape
 from ..ir import scopes
 from ..ir.apply import apply, constant
@@ -108,18 +107,8 @@ def _sum(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 
 def _add(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Add two series; slots that all examples share have no room for values of each."""
-    # A series without slots, of an operation without inputs, has room for any values.
-    mixed = [t for t in op.inputs if t not in walk.batched and t.op.inputs]
-    if op.outputs[0] in walk.batched and mixed:
-        raise VectorizationError(
-            "values saved for all examples are added to values saved for each",
-            wanted="a gradient whose parts all depend on the mapped arguments, or none",
-            got=op.name,
-            operation=op,
-            source=op.source,
-            hint="take the gradient outside of the vectorized function",
-        )
-    return [apply(op.type, *(walk.value(t) for t in op.inputs))]
+    differs = op.outputs[0] in walk.batched
+    return [apply(op.type, *(walk.spread_value(t) if differs else walk.value(t) for t in op.inputs))]
 
 
 def _same(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
