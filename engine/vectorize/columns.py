@@ -1,9 +1,9 @@
 """Loops over small vectors: each element of a vector becomes a tensor of its own, with a number for each example.
 
-The vector of a state, such as the y[2] of an ODE, would be rows of 2 elements for each example, which no kernel computes as
-fast as whole rows of examples. So in a loop whose operations are elementwise, or take, stack or reduce elements of
-vectors, vectors of at most `MOST` elements are taken apart before the loop, and stacked after it. The loop is rewritten in the
-function for a single example, before its operations are built for all.
+The vector of a state, such as the y[2] of an ODE, would be rows of 2 elements for each example, and no kernel computes
+them as fast as whole rows of examples. So in a loop whose operations are elementwise, or take, stack or reduce elements
+of vectors, vectors of at most `MOST` elements are taken apart before the loop, and stacked after it. The loop is
+rewritten in the function for a single example, before its operations are built for all.
 """
 
 from __future__ import annotations
@@ -153,10 +153,6 @@ def _same(op: Operation, operands: list[Columns]) -> list[Columns]:
     return [operands[0]]
 
 
-def _keeps_elements(op: Operation) -> bool:
-    return op.inputs[0].shape.num_elements() == op.outputs[0].shape.num_elements()
-
-
 def _fold(type: str) -> Rule:
     """Return the rule of a reduction by an operation of two elements, in the order of the elements."""
 
@@ -175,12 +171,9 @@ def _mean(op: Operation, operands: list[Columns]) -> list[Columns]:
     return [[apply("RealDiv", total, number)]]
 
 
-def _always(op: Operation) -> bool:
+def _is_ordinary(op: Operation) -> bool:
+    """Return True: the operation has no attributes that its rule cannot take."""
     return True
-
-
-def _is_one_axis(op: Operation) -> bool:
-    return len(op.inputs[0].shape) <= 1
 
 
 _RULES: dict[str, Rule] = {
@@ -202,7 +195,6 @@ _RULES: dict[str, Rule] = {
     "Mean": _mean,
 }
 _CHECKS: dict[str, Callable[[Operation], bool]] = {
-    **dict.fromkeys(_RULES, _always),
+    **dict.fromkeys(_RULES, _is_ordinary),
     "StridedSlice": _takes_elements,
-    "Reshape": _keeps_elements,
 }
