@@ -118,11 +118,37 @@ def _as_vector(part: int | Tensor, dtype: DType) -> Tensor:
     return apply("ExpandDims", tensor, axis=0) if tensor.rank == 0 else tensor
 
 
-def sizes_of(tensor: Tensor) -> Tensor:
-    """Return the shape of a tensor as an int32 vector: a constant if known."""
-    if tensor.shape.is_fully_known:
-        return constant(np.asarray(tensor.shape.as_tuple(), np.int32))
-    return apply("Shape", tensor)
+class Sizes:
+    """The sizes of a tensor, by index or slice: constants where known, whatever the other sizes."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def __getitem__(self, key: int | slice) -> Tensor:
+        shape = self.tensor.shape
+        if shape.rank is not None:
+            part = shape.dims[key]
+            known = part if isinstance(part, tuple) else (part,)
+            if None not in known:
+                return constant(np.asarray(part, np.int32))
+        result: Tensor = apply("Shape", self.tensor)[key]
+        return result
+
+    @property
+    def all(self) -> Tensor:
+        """The shape as an int32 vector."""
+        return self[:] if self.tensor.shape.is_fully_known else apply("Shape", self.tensor)
+
+
+def sizes_of(tensor: Tensor) -> Sizes:
+    """Return the sizes of a tensor."""
+    return Sizes(tensor)
+
+
+def multiply_sizes(sizes: Tensor) -> Tensor:
+    """Return the product of a vector of sizes: a constant if known."""
+    value = static_value(sizes)
+    return apply("Prod", sizes, axis=None, keepdims=False) if value is None else constant(np.int32(np.prod(value)))
 
 
 def spread(tensor: Tensor, count: Tensor) -> Tensor:
@@ -130,7 +156,7 @@ def spread(tensor: Tensor, count: Tensor) -> Tensor:
     if tensor.rank == 0:
         result = apply("Fill", join_sizes(count), tensor)
     else:
-        result = apply("BroadcastTo", tensor, join_sizes(count, sizes_of(tensor)))
+        result = apply("BroadcastTo", tensor, join_sizes(count, sizes_of(tensor).all))
     result.shape = result.shape.merge(batched_shape(tensor.shape, count))
     return result
 

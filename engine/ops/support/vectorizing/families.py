@@ -14,7 +14,7 @@ from ....base.shapes import SCALAR, Shape
 from ....ir import scopes
 from ....ir.apply import apply, build, constant
 from ....ir.definition import host_inputs
-from ....ir.examples import Examples, join_sizes, known_rank, sizes_of
+from ....ir.examples import Examples, join_sizes, known_rank, multiply_sizes, sizes_of
 from ....ir.structured import make_while, new_region, save_series
 from ....ir.tensor import Tensor
 
@@ -41,17 +41,12 @@ def _reshape(x: Tensor, dims: Sequence[int | None]) -> Tensor:
 def merge_first(x: Tensor) -> Tensor:
     """Return a batched tensor with the examples' dimension merged into the first dimension of an example."""
     sizes = sizes_of(x)
-    return apply("Reshape", x, join_sizes(product(sizes[:2]), sizes[2:]))
+    return apply("Reshape", x, join_sizes(multiply_sizes(sizes[:2]), sizes[2:]))
 
 
 def split_first(x: Tensor, examples: Examples, size: Tensor) -> Tensor:
     """Undo `merge_first`, for examples with a first dimension of `size`."""
     return apply("Reshape", x, join_sizes(examples.count, size, sizes_of(x)[1:]))
-
-
-def product(sizes: Tensor) -> Tensor:
-    """Return the product of a vector of sizes."""
-    return apply("Prod", sizes, axis=None, keepdims=False)
 
 
 def pointwise(examples: Examples) -> Sequence[Tensor]:

@@ -8,10 +8,10 @@ import numpy as np
 
 from ....base import dtypes
 from ....ir.apply import apply, constant
-from ....ir.examples import Examples, join_sizes, known_rank, sizes_of
+from ....ir.examples import Examples, join_sizes, known_rank, multiply_sizes, sizes_of
 from ....ir.indexing import Dynamic, whole_rows
 from ....ir.tensor import Tensor
-from .families import one_by_one, product, shift_axis
+from .families import one_by_one, shift_axis
 from .shapes import steps_of
 
 
@@ -183,7 +183,7 @@ def sparse_product_examples(examples: Examples) -> Sequence[Tensor]:
         return one_by_one(examples)
     indices, values, shape, b = examples.operands
     sizes = sizes_of(b)
-    columns = apply("Reshape", apply("Transpose", b, perm=(1, 0, 2)), join_sizes(sizes[1], product(sizes[::2])))
+    columns = apply("Reshape", apply("Transpose", b, perm=(1, 0, 2)), join_sizes(sizes[1], multiply_sizes(sizes[::2])))
     (joined,) = examples.copy(indices, values, shape, columns)
     rows = apply("Reshape", joined, join_sizes(sizes_of(joined)[0], sizes[0], sizes[2]))
     return [apply("Transpose", rows, perm=(1, 0, 2))]
