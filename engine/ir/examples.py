@@ -26,7 +26,7 @@ class Examples:
     operands : sequence of Tensor
         Its operands; the batched ones have a first dimension for the examples.
     batched : sequence of bool
-        For each operand, whether it differs between examples.
+        For each operand, True if different in each example.
     count : Tensor of int32, scalar
         Number of examples.
     """
@@ -54,7 +54,7 @@ class Examples:
         return self._spread[i]
 
     def shared(self, i: int) -> Tensor:
-        """Return an operand that must be the same for all examples; VectorizationError if it differs."""
+        """Return an operand common to all examples; VectorizationError for an operand of each example."""
         if self.batched[i]:
             raise VectorizationError(
                 f"operand {i} of {self.op.type} differs between the examples of a vectorized function",
@@ -104,7 +104,7 @@ def join_sizes(*parts: int | Tensor) -> Tensor:
 
 
 def _known_sizes(part: int | Tensor) -> Any:
-    """Return an integer, or the value of a tensor if it is known."""
+    """Return an integer, or the known value of a tensor."""
     return static_value(part) if isinstance(part, Tensor) else part
 
 

@@ -52,8 +52,17 @@ def _has_rule(op: Operation) -> bool:
         return False
     if op.is_param or op.is_constant or _is_pointwise(op):
         return True
-    check = _CHECKS.get(op.type)
-    return check is not None and check(op)
+    return _rule_of(op.type) is not None and _check_of(op.type)(op)
+
+
+def _rule_of(name: str) -> Rule | None:
+    """Return the rule of an operation type for the elements of vectors."""
+    return _RULES.get(name)
+
+
+def _check_of(name: str) -> Callable[[Operation], bool]:
+    """Return the condition of a rule: by default any operation has the rule."""
+    return _CHECKS.get(name, bool)
 
 
 def _is_pointwise(op: Operation) -> bool:
@@ -117,21 +126,22 @@ class _Loop:
         if op.is_constant:
             outputs = [[constant(np.array(x)) for x in np.reshape(op.attrs["value"], -1)]]
         else:
-            rule = _elementwise if _is_pointwise(op) else _RULES[op.type]
+            rule = _repeat_elementwise if _is_pointwise(op) else _rule_of(op.type)
+            assert rule is not None
             outputs = rule(op, [self._outside(t) for t in op.inputs])
         for made in region.operations[before:]:
             made.source = op.source
         self._columns.update(zip(op.outputs, outputs, strict=True))
 
 
-def _elementwise(op: Operation, operands: list[Columns]) -> list[Columns]:
+def _repeat_elementwise(op: Operation, operands: list[Columns]) -> list[Columns]:
     size = max(len(columns) for columns in operands)
     return [
         [build(op.type, [c[k if len(c) > 1 else 0] for c in operands], **op.own_attrs).outputs[0] for k in range(size)]
     ]
 
 
-def _take(op: Operation, operands: list[Columns]) -> list[Columns]:
+def _take_elements(op: Operation, operands: list[Columns]) -> list[Columns]:
     (part,) = op.attrs["spec"]
     return [operands[0][part] if isinstance(part, slice) else [operands[0][part]]]
 
@@ -141,19 +151,19 @@ def _takes_elements(op: Operation) -> bool:
     return len(op.inputs) == 1 and len(spec) == 1 and isinstance(spec[0], int | slice)
 
 
-def _stack(op: Operation, operands: list[Columns]) -> list[Columns]:
+def _join_elements(op: Operation, operands: list[Columns]) -> list[Columns]:
     return [[each for columns in operands for each in columns]]
 
 
-def _unstack(op: Operation, operands: list[Columns]) -> list[Columns]:
+def _separate_elements(op: Operation, operands: list[Columns]) -> list[Columns]:
     return [[each] for each in operands[0]]
 
 
-def _same(op: Operation, operands: list[Columns]) -> list[Columns]:
+def _keep_elements(op: Operation, operands: list[Columns]) -> list[Columns]:
     return [operands[0]]
 
 
-def _fold(type: str) -> Rule:
+def _fold_by(type: str) -> Rule:
     """Return the rule of a reduction by an operation of two elements, in the order of the elements."""
 
     def fold(op: Operation, operands: list[Columns]) -> list[Columns]:
@@ -165,36 +175,42 @@ def _fold(type: str) -> Rule:
     return fold
 
 
-def _mean(op: Operation, operands: list[Columns]) -> list[Columns]:
-    ((total,),) = _fold("Add")(op, operands)
+def _fold_to_mean(op: Operation, operands: list[Columns]) -> list[Columns]:
+    ((total,),) = _fold_by("Add")(op, operands)
     number = constant(np.asarray(len(operands[0]), total.dtype.numpy))
     return [[apply("RealDiv", total, number)]]
 
 
-def _is_ordinary(op: Operation) -> bool:
-    """Return True: the operation has no attributes that its rule cannot take."""
-    return True
+def _reduces_all(op: Operation) -> bool:
+    return op.outputs[0].shape.num_elements == 1
 
 
-_RULES: dict[str, Rule] = {
-    "StridedSlice": _take,
-    "Stack": _stack,
-    "Concat": _stack,
-    "Unstack": _unstack,
-    "Identity": _same,
-    "StopGradient": _same,
-    "Reshape": _same,
-    "ExpandDims": _same,
-    "Squeeze": _same,
-    "Sum": _fold("Add"),
-    "Max": _fold("Maximum"),
-    "Min": _fold("Minimum"),
-    "Prod": _fold("Mul"),
-    "All": _fold("LogicalAnd"),
-    "Any": _fold("LogicalOr"),
-    "Mean": _mean,
-}
-_CHECKS: dict[str, Callable[[Operation], bool]] = {
-    **dict.fromkeys(_RULES, _is_ordinary),
-    "StridedSlice": _takes_elements,
-}
+def _reduces_numbers(op: Operation) -> bool:
+    return _reduces_all(op) and op.outputs[0].dtype.is_floating
+
+
+_RULES: dict[str, Rule] = {}
+_RULES.update(
+    StridedSlice=_take_elements,
+    Stack=_join_elements,
+    Concat=_join_elements,
+    Unstack=_separate_elements,
+    Identity=_keep_elements,
+    StopGradient=_keep_elements,
+    Reshape=_keep_elements,
+    ExpandDims=_keep_elements,
+    Squeeze=_keep_elements,
+    Sum=_fold_by("Add"),
+    Max=_fold_by("Maximum"),
+    Min=_fold_by("Minimum"),
+    Prod=_fold_by("Mul"),
+    All=_fold_by("LogicalAnd"),
+    Any=_fold_by("LogicalOr"),
+    Mean=_fold_to_mean,
+)
+_CHECKS: dict[str, Callable[[Operation], bool]] = {}
+_CHECKS.update(
+    StridedSlice=_takes_elements,
+    Mean=_reduces_numbers,
+    **dict.fromkeys(("Sum", "Max", "Min", "Prod", "All", "Any"), _reduces_all),
+)

@@ -1,4 +1,4 @@
-"""Vectorization of a function that is built once, for a single example."""
+"""Vectorization of a function, built once for a single example."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Build = Callable[[Region, list[Tensor]], "Sequence[Tensor | None]"]
 def vectorize(
     build: Build, arguments: Sequence[Tensor], count: Tensor, name: str
 ) -> tuple[list[Tensor | None], list[bool]]:
-    """Build a function for many examples at once, in the region that is open.
+    """Build a function for many examples at once, in the current region.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ def vectorize(
     Returns
     -------
     results : list of Tensor or None
-        The results; those that differ between examples have the examples along the first dimension.
+        The results; results different in each example have the examples along the first dimension.
     differ : list of bool
-        For each result, whether it differs between examples.
+        For each result, True if different in each example.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def vectorize(
 def _take_vectors_apart(
     region: Region, params: list[Tensor], results: Sequence[Tensor | None]
 ) -> Sequence[Tensor | None]:
-    """Rewrite the loops over small vectors that differ between examples; return the stand-ins for the results."""
+    """Rewrite the loops over small vectors different in each example; return the stand-ins for the results."""
     found = [op for op in region.walk() if op.is_while and has_columns(op)]
     batched = BatchedTensors(region, params) if found else ()
     for op in found:

@@ -1,4 +1,4 @@
-"""Vectorization of operations that read or write elements by indices."""
+"""Vectorization of reads and writes of elements by indices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def gather_examples(examples: Examples) -> Sequence[Tensor]:
 
 
 def _to_front(axis: int, rank: int) -> tuple[int, ...]:
-    """Return the order of axes that moves an axis to the front."""
+    """Return the order of axes with an axis moved to the front."""
     return (axis, *(i for i in range(rank) if i != axis))
 
 
@@ -123,7 +123,7 @@ def _takes_row(examples: Examples, first: int) -> bool:
 
 
 def _from_the_front(index: Tensor, size: Tensor) -> Tensor:
-    """Return indices with negative ones counted from the front."""
+    """Return indices counted from the front."""
     count = apply("Cast", size, dtype=index.dtype)
     zero = constant(np.zeros((), index.dtype.numpy))
     return apply("Where", apply("Less", index, zero), index + count, index)
@@ -178,7 +178,7 @@ def search_sorted_examples(examples: Examples) -> Sequence[Tensor]:
 
 
 def sparse_product_examples(examples: Examples) -> Sequence[Tensor]:
-    """Multiply a common sparse matrix by the matrices of all examples, as one matrix of their columns."""
+    """Multiply a common sparse matrix by the matrices of all examples, as a matrix of all their columns."""
     if any(examples.batched[:3]):
         return one_by_one(examples)
     indices, values, shape, b = examples.operands

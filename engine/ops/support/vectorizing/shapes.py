@@ -1,4 +1,4 @@
-"""Vectorization of operations that change shapes, or compute with shapes."""
+"""Vectorization of operations on shapes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rank_of_one(examples: Examples) -> Sequence[Tensor]:
 
 
 def reshape_examples(examples: Examples) -> Sequence[Tensor]:
-    """Reshape all examples to the shape of one."""
+    """Reshape all examples to a shape of each."""
     known = examples.op.outputs[0].shape
     # Known sizes replace a -1 in the shape, which sizes of 0 would make ambiguous.
     if known.is_fully_known and not examples.batched[1]:
@@ -56,7 +56,7 @@ def sum_examples_to(examples: Examples) -> Sequence[Tensor]:
 
 
 def unreduce_examples(examples: Examples) -> Sequence[Tensor]:
-    """Broadcast each example over axes that were reduced."""
+    """Broadcast each example over reduced axes."""
     axis = shift_axis(examples.op.attrs["axis"], known_rank(examples.op.outputs[0]))
     return examples.copy(examples.spread(0), examples.with_count(1), axis=axis)
 
@@ -162,7 +162,7 @@ def diag_part_examples(examples: Examples) -> Sequence[Tensor]:
 
 
 def matmul_examples(examples: Examples) -> Sequence[Tensor]:
-    """Multiply matrices of each example; matrices on the left of a shared one become the rows of one matrix."""
+    """Multiply matrices of each example; matrices on the left of a shared matrix become rows of a single matrix."""
     op, (a, b) = examples.op, examples.operands
     ranks = [known_rank(t) for t in op.inputs]
     if examples.batched == [True, False] and ranks[1] == 2 and not op.attrs["transpose_a"]:
@@ -171,9 +171,21 @@ def matmul_examples(examples: Examples) -> Sequence[Tensor]:
         (flat,) = examples.copy(rows, b)
         columns = sizes_of(b)[0 if op.attrs["transpose_b"] else 1]
         return [apply("Reshape", flat, join_sizes(sizes[:-1], columns))]
+    if ranks == [2, 2] and op.inputs[0].shape[0 if op.attrs["transpose_a"] else 1] == 1:
+        return [_outer_products(examples)]
     rank = max(ranks)
     triples = zip((a, b), ranks, examples.batched, strict=True)
     return examples.copy(*(raise_rank(x, rank - r) if batched else x for x, r, batched in triples))
+
+
+def _outer_products(examples: Examples) -> Tensor:
+    """Return the products of a column and a row of each example, elementwise instead of by matrix."""
+    attrs = examples.op.attrs
+    a, b = examples.spread(0), examples.spread(1)
+    column = join_sizes(examples.count, sizes_of(a)[2 if attrs["transpose_a"] else 1], 1)
+    row = join_sizes(examples.count, 1, sizes_of(b)[1 if attrs["transpose_b"] else 2])
+    product: Tensor = apply("Mul", apply("Reshape", a, column), apply("Reshape", b, row))
+    return product
 
 
 def draw_for_examples(examples: Examples) -> Sequence[Tensor]:
@@ -184,7 +196,7 @@ def draw_for_examples(examples: Examples) -> Sequence[Tensor]:
 
 
 def reverse_sequence_examples(examples: Examples) -> Sequence[Tensor]:
-    """Reverse the beginnings of sequences of each example, as one batch of sequences."""
+    """Reverse the beginnings of sequences of each example, as a single batch of sequences."""
     rank = examples.rank()
     batch, seq = (examples.op.attrs[k] % rank + 1 for k in ("batch_axis", "seq_axis"))
     order = [0, batch, *(i for i in range(1, rank + 1) if i != batch)]
