@@ -26,8 +26,8 @@ WEIGHTS = [(_RANDOM.standard_normal(shape) / 4).astype(np.float32) for shape in 
 INPUTS = _RANDOM.standard_normal((EXAMPLES, WIDTHS[0])).astype(np.float32)
 TARGETS = _RANDOM.standard_normal(EXAMPLES).astype(np.float32)
 POINT = np.linspace(0.1, 0.9, PARAMETERS).astype(np.float32)
-MIXING = (_RANDOM.standard_normal((PARAMETERS, PARAMETERS)) / 6).astype(np.float32)
-SERIES = _RANDOM.standard_normal((LENGTH, PARAMETERS)).astype(np.float32)
+MIXING = (_RANDOM.standard_normal((PARAMETERS, PARAMETERS)) / 3).astype(np.float32)
+SERIES = (_RANDOM.standard_normal((LENGTH, PARAMETERS)) / 4).astype(np.float32)
 
 
 def _controlled(ops: Any, h: Any, error: Any) -> tuple[Any, Any]:

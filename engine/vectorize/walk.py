@@ -79,7 +79,13 @@ class Vectorization:
     def spread_value(self, tensor: Tensor) -> Tensor:
         """Return the stand-in for a tensor for all examples, a common value repeated."""
         value = self.value(tensor)
-        return value if tensor in self.batched else spread(value, self.count)
+        if tensor in self.batched:
+            return value
+        if tensor.dtype.is_value:
+            return spread(value, self.count)
+        if value.op.inputs or value.op.is_param:
+            raise _cannot_repeat(tensor)
+        return value  # a series without slots, of an operation without inputs, has room for any values
 
     def set_value(self, tensor: Tensor, value: Tensor) -> None:
         """Set the stand-in for a tensor of the function."""
@@ -149,6 +155,18 @@ class Vectorization:
             return [plain_read(region, key, make)]
         controls = scopes.current().control_inputs
         return clone_operation(op, region, [self.value(t) for t in op.inputs], control_inputs=controls).outputs
+
+
+def _cannot_repeat(tensor: Tensor) -> VectorizationError:
+    """Return the error for saved values that all examples share where others have values of each."""
+    return VectorizationError(
+        "values saved for all examples meet values saved for each",
+        wanted="a gradient whose parts all depend on the mapped arguments, or none",
+        got=tensor.name,
+        operation=tensor.op,
+        source=tensor.op.source,
+        hint="take the gradient outside of the vectorized function",
+    )
 
 
 def _has_effects(op: Operation) -> VectorizationError:
