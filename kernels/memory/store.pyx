@@ -1,7 +1,7 @@
 """Blocks of array data: taken from free lists and returned there, or to the operating system when there are too many.
 
 A freed block goes to the free list of its size class and is taken from there next time: no search, no page faults.
-With a limit, a request that would take the count of bytes beyond it is refused before anything is done.
+With a limit, a request is refused before anything is done if the count of bytes would exceed the limit.
 
 See docs/design/0008-memory.md.
 """
@@ -65,7 +65,7 @@ def block_counts():
 
 
 cdef object new_handler(Store** store):
-    """Return NumPy's data-memory handler over a new store, in a capsule that owns the store."""
+    """Return NumPy's data-memory handler over a new store, in a capsule, the owner of the store."""
     cdef Store* made = _new_store()
     try:
         handler = PyCapsule_New(&made.handler, "mem_handler", _free_store)
@@ -215,7 +215,7 @@ cdef inline void _free_block(Store* store, Block* block) noexcept nogil:
 
 
 cdef void _make_room(Store* store, int64_t size) noexcept nogil:
-    """Free blocks that would make the process grow well beyond the bytes ever in use, or beyond the limit."""
+    """Free blocks before the process grows well beyond the bytes ever in use, or beyond the limit."""
     # A quarter beyond the limit, for blocks are larger than the arrays in them. With less, a step that nearly fills its
     # limit would map its largest blocks anew each time.
     cdef Budget* budget = store.budget
@@ -226,7 +226,7 @@ cdef void _make_room(Store* store, int64_t size) noexcept nogil:
 
 
 cdef void _make_others_give(Store* store, int64_t size, int64_t most) noexcept nogil:
-    """Make the stores with a shared limit free blocks, so that the blocks of all of them stay within the limit."""
+    """Make the stores with a shared limit free blocks, so that all their blocks stay within the limit."""
     cdef Store* each = store.budget.stores
     cdef int64_t excess = store.budget.live + size - most
     cdef int64_t cached
@@ -254,9 +254,9 @@ cdef void _evict(Store* store, int64_t excess) noexcept nogil:
 
 
 cdef int64_t _evict_forgotten(Store* store, int64_t excess) noexcept nogil:
-    """Free the blocks that no step has taken for a while; return their bytes.
+    """Free the blocks not taken by any step for a while; return their bytes.
 
-    Else blocks of a plan that no longer runs would stay, and the largest blocks of the running plan would be mapped in
+    Else blocks of a plan no longer in use would stay, and the largest blocks of the running plan would be mapped in
     each step.
     """
     cdef int64_t freed = 0
@@ -329,7 +329,9 @@ cdef void _clear(void* data, size_t size) noexcept nogil:
 
 
 cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:
-    """Return room for `size` bytes that begins as `data`, which is freed; NULL with nothing done if there is none."""
+    """Return room for `size` bytes with the contents of `data`, which is freed; NULL with nothing done if there is
+    none.
+    """
     cdef Store* store = <Store*>ctx
     cdef Block* old = <Block*>data - 1
     if data == NULL:
@@ -348,7 +350,7 @@ cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:
 
 
 cdef bint _recount(Store* store, Block* block, size_t size) noexcept nogil:
-    """Change the counted size of a block, if the limit allows it."""
+    """Change the counted size of a block, if within the limit."""
     cdef int64_t more = <int64_t>size - <int64_t>block.size
     if not block.handed_over:
         if more > 0 and refuses(store, more):
@@ -392,7 +394,7 @@ cdef void join_budget(Store* store, Budget* budget) noexcept nogil:
 
 
 cdef void leave_budget(Store* store) noexcept nogil:
-    """Count the bytes of a store no longer against a shared limit, but against one of its own that is as high."""
+    """Count the bytes of a store no longer against a shared limit, but against an equal limit of its own."""
     cdef Budget* budget = store.budget
     cdef Store** place = &budget.stores
     if budget == &store.own:
@@ -408,7 +410,7 @@ cdef void leave_budget(Store* store) noexcept nogil:
 
 
 cdef void release_budget(Budget* budget) noexcept nogil:
-    """Free a budget that several stores shared with its last reference."""
+    """Release a reference to a shared budget; the last release frees the budget."""
     budget.references -= 1
     if budget.references == 0:
         free(budget)

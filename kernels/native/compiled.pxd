@@ -20,6 +20,12 @@ cdef enum Code:  # as in `kernels/native/program.py`
     PUT
     NEST
     READ_NESTED
+    GATHER
+    SCATTER
+    STACK
+    UNSTACK
+    NEW
+    PUSH_AT
 
 
 cdef struct Instruction:

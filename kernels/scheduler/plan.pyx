@@ -84,15 +84,15 @@ cdef class CompiledPlan:
 
 
     def loop_counts(self):
-        """Return the counters of each frame since the last step that ran alone.
+        """Return the counters of each frame since the last step which ran alone.
 
         Returns
         -------
         list of dict
-            The fields of LoopCounts; ``last``, how often each NextIteration was its iteration's last; ``native_runs`` and
-            ``native_starts``, how often the loop ran as a native program, and the iterations that it began then;
-            ``not_native``, why it did not the last time, or None; ``called``, the operations whose Python kernels its
-            program called; ``untraced``, for each of these why the kernel did not become steps; ``traced``, the
+            The fields of LoopCounts; ``last``, how often each NextIteration was its iteration's last; ``native_runs``
+            and ``native_starts``, how often the loop ran as a native program, and the iterations begun by these runs;
+            ``not_native``, why the last run was not native, or None; ``called``, the operations whose Python kernels
+            its program called; ``untraced``, for each of these why the kernel did not become steps; ``traced``, the
             operations whose kernels did.
         """
         native = {name: counts for program in self.programs for name, counts in program.counts.items()}
@@ -107,14 +107,14 @@ cdef class CompiledPlan:
         ]
 
     def clusters(self):
-        """Return for each cluster its NativeProgram, its runs since the last step that ran alone, and the reason if the
-        last run was left to the step machine, or None.
+        """Return for each cluster its NativeProgram, its runs since the last step which ran alone, and the reason if
+        the last run was left to the step machine, or None.
         """
         programs = [each for each in self.programs if each.program.is_cluster]
         return [(each.program, each.runs, each.reason) for each in programs]
 
     cdef int join(self) except -1:
-        """Count a step in; if it is alone, all loops are counted anew."""
+        """Count a step in; if the step is alone, all loops are counted anew."""
         cdef FrameType* frame
         cdef uint32_t i
         self.running += 1
@@ -142,7 +142,8 @@ cdef class CompiledPlan:
         return 0
 
     def _not_native(self, frame):
-        """Return why a loop did not run natively: the compiler's reason, or that of its program; None if unknown."""
+        """Return why a loop did not run natively: the reason of the compiler or of the loop's program; None if unknown.
+        """
         for program in self.programs:
             if program.program.name == self.plan.frames[frame].name and program.reason is not None:
                 return program.reason
@@ -162,8 +163,8 @@ cdef dict _kernels_of(program):
 
 
 cdef dict _counts(const FrameType* frame, tuple native, dict notes):
-    """Return the counters of a frame, with the native runs of its loop, the iterations begun in them, the reason why it
-    did not run natively, and notes on its Python kernels.
+    """Return the counters of a frame, with the native runs of its loop, the iterations begun in them, the reason why
+    the loop did not run natively, and notes on its Python kernels.
     """
     last = [frame.last[i] for i in range(frame.num_nexts)]
     found = {"last": last, "native_runs": native[0], "native_starts": native[1]}
@@ -218,7 +219,7 @@ cdef int _build_outputs(CompiledPlan self) except -1:
 
 
 cdef int _build_frames(CompiledPlan self) except -1:
-    """Describe the frames, except for the fields that depend on their nodes."""
+    """Describe the frames, except for the fields depending on their nodes."""
     cdef FrameType* frame
     for i, source in enumerate(self.plan.frames):
         frame = &self.table.frames[i]
@@ -327,7 +328,7 @@ cdef int _build_types(CompiledPlan self) except -1:
 
 
 cdef int _build_feed_types(CompiledPlan self) except -1:
-    """Note the type of each feed: that of its FEED node, else the plan's."""
+    """Note the type of each feed: from its FEED node, else from the plan."""
     cdef uint32_t i
     self.table.feed_types = <uint16_t*>self.arena.take(self.table.num_feeds, sizeof(uint16_t))
     for i, dtype in enumerate(self.plan.feed_dtypes):
@@ -375,7 +376,7 @@ cdef int _build_templates(CompiledPlan self) except -1:
 
 
 cdef int _build_edges(CompiledPlan self) except -1:
-    """Lay out the edges, except those into SERIES_EXIT and TRIP_COUNT, which carry nothing."""
+    """Lay out the edges, except edges into SERIES_EXIT and TRIP_COUNT, which carry nothing."""
     cdef Table* table = &self.table
     cdef uint32_t at = 0
     cdef uint32_t control = 0
@@ -426,7 +427,7 @@ cdef int _build_constants(CompiledPlan self) except -1:
 
 
 cdef int _build_kernels(CompiledPlan self, switches) except -1:
-    """Point the nodes at their kernels, and at C kernels and inner loops where there are some that may be used."""
+    """Point the nodes at their kernels, and at C kernels and inner loops where available and allowed."""
     cdef Table* table = &self.table
     cdef Node* node
     for i, source in enumerate(self.plan.nodes):

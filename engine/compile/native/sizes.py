@@ -1,6 +1,6 @@
 """Registers whose values determine shapes: sizes of results, paddings, bounds.
 
-The memory of a run has fixed addresses, so the sizes must be known when the run is recorded. They are, if they come from
+The memory of a run has fixed addresses, so sizes must be known when the run is recorded. They are, if they come from
 outside of the loop, from shapes, or from slots of a series that all have the same value: see `Rows that are sizes` in
 kernels/native/saving.pyx.
 """

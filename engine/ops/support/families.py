@@ -21,6 +21,7 @@ from ...ir.tensor import Tensor
 from .batching import batch_pointwise
 from .common import broadcast_all, same_as, sum_to
 from .shape_equality import BINARY, UNARY, keeps_shape
+from .tangents import DIAGONAL
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,7 +105,7 @@ def declare_unary(
         f"x: {memory}T -> y: {memory}{output}",
         where={"T": where},
         shape=same_as(0),
-        rules=[Batch(batch_pointwise), *rules],
+        rules=[Batch(batch_pointwise), DIAGONAL, *rules],
         kernel=kernel,
         samples=samples,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),

@@ -34,6 +34,7 @@ from ...support.context import KernelContext, result_after
 from .element_rules import ElementRules
 from .gradient_arrays import gradient_array
 from .storage import ArrayStorage
+from .tangents import MAKES, reads, writes
 
 # Flows carry order alone: their number is never read.
 _FLOW = np.float32(0)
@@ -99,6 +100,7 @@ def _make_tensor_array(
     array_name: str,
     swappable: bool,
     accepts_host_rows: bool,
+    sums: bool,
     **options: Any,
 ) -> tuple[ArrayStorage, Any]:
     """Make the storage of an array for the step, and its flow; TensorArrayError for a negative size."""
@@ -111,7 +113,7 @@ def _make_tensor_array(
             hint="leave size out for an array that grows as elements are written",
         )
     rules = ElementRules(Shape(element_shape), **options)
-    array = ArrayStorage(dtype, int(size), rules, name=array_name or context.operation, xp=xp)
+    array = ArrayStorage(dtype, int(size), rules, name=array_name or context.operation, sums=sums, xp=xp)
     step = context.step
     # Freed at the end of the step, also of a step without a TensorArrayClose.
     step.resources.add_to_step(step.number, array)
@@ -133,10 +135,12 @@ define(
         "array_name": "",
         "swappable": False,
         "accepts_host_rows": False,
+        "sums": False,
     },
     shape=lambda op: [SCALAR, SCALAR],
     kernel=_make_tensor_array,
     gradient=_HANDLE,
+    rules=[MAKES, RunsAs("NEW")],
     effects=Effect.WRITES,
 )
 
@@ -147,6 +151,7 @@ define(
     shape=lambda op: [SCALAR, SCALAR],
     kernel=lambda xp, context, array, flow, *, source: (array.gradient(source, context), flow),
     gradient=_HANDLE,
+    rules=[RunsAs("NEW")],
     effects=Effect.WRITES,
 )
 
@@ -183,6 +188,7 @@ define(
         LoadsElement(lambda op, element: _loaded_shape(op, element, SCALAR, 3)),
         TakesRow(_source_row),
         RunsAs("GET"),
+        reads(2),
     ],
     effects=Effect.READS,
 )
@@ -215,7 +221,7 @@ define(
     shape=infer_scalar,
     kernel=_write_element,
     gradient=_write_gradient,
-    rules=[StoresElement(lambda op: op.inputs[2].shape), WarnsUnused(_UNUSED), RunsAs("PUT")],
+    rules=[StoresElement(lambda op: op.inputs[2].shape), WarnsUnused(_UNUSED), RunsAs("PUT"), writes(2)],
     effects=Effect.WRITES,
 )
 
@@ -248,7 +254,11 @@ define(
     shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
     kernel=_gather_elements,
     gradient=_gather_gradient,
-    rules=[LoadsElement(lambda op, element: _loaded_shape(op, element, op.inputs[1].shape.merge(Shape([None])), 3))],
+    rules=[
+        LoadsElement(lambda op, element: _loaded_shape(op, element, op.inputs[1].shape.merge(Shape([None])), 3)),
+        reads(2),
+        RunsAs("GATHER"),
+    ],
     effects=Effect.READS,
 )
 
@@ -278,7 +288,13 @@ define(
     where=_WHERE,
     shape=infer_scalar,
     # Not run again: elements written before a refusal of memory cannot be written twice.
-    rules=[NoRetry(), StoresElement(lambda op: op.inputs[2].shape[1:]), WarnsUnused(_UNUSED)],
+    rules=[
+        NoRetry(),
+        StoresElement(lambda op: op.inputs[2].shape[1:]),
+        WarnsUnused(_UNUSED),
+        writes(2),
+        RunsAs("SCATTER"),
+    ],
     kernel=_scatter_elements,
     gradient=_scatter_gradient,
     effects=Effect.WRITES,
@@ -314,7 +330,11 @@ define(
     shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
     kernel=_stack_elements,
     gradient=_stack_gradient,
-    rules=[LoadsElement(lambda op, element: _loaded_shape(op, element, _stacked_count(op), 2))],
+    rules=[
+        LoadsElement(lambda op, element: _loaded_shape(op, element, _stacked_count(op), 2)),
+        reads(1),
+        RunsAs("STACK"),
+    ],
     effects=Effect.READS,
 )
 
@@ -364,7 +384,13 @@ define(
     where=_WHERE,
     attrs={"host_backed": False, "blocks": ()},
     shape=infer_scalar,
-    rules=[NoRetry(), StoresElement(lambda op: op.inputs[1].shape[1:]), WarnsUnused(_UNUSED)],
+    rules=[
+        NoRetry(),
+        StoresElement(lambda op: op.inputs[1].shape[1:]),
+        WarnsUnused(_UNUSED),
+        writes(1),
+        RunsAs("UNSTACK"),
+    ],
     kernel=_unstack_value,
     gradient=_unstack_gradient,
     effects=Effect.WRITES,
@@ -420,6 +446,7 @@ define(
     shape=lambda op: [Shape([None]) + _element_shape(op)[1:], Shape([None])],
     kernel=_concat_elements,
     gradient=_concat_gradient,
+    rules=[reads(1, has_shape=False)],
     effects=Effect.READS,
 )
 
@@ -448,7 +475,12 @@ define(
     "handle: resource, value: T, lengths: host int32, flow: host float32 -> flow_out: host float32",
     where=_WHERE,
     shape=infer_scalar,
-    rules=[NoRetry(), StoresElement(lambda op: Shape([None]) + op.inputs[1].shape[1:]), WarnsUnused(_UNUSED)],
+    rules=[
+        NoRetry(),
+        StoresElement(lambda op: Shape([None]) + op.inputs[1].shape[1:]),
+        WarnsUnused(_UNUSED),
+        writes(1),
+    ],
     kernel=_split_value,
     gradient=_split_gradient,
     effects=Effect.WRITES,

@@ -28,10 +28,12 @@ class ArrayStorage(Elements, Resource):
 
     A gradient array sums repeated writes, allows repeated reads, reads as zeros where nothing was written, and takes
     its size and element shapes from its primal when they are needed (rule 111). Gradient arrays of ``gradients()`` grow
-    as they are written: the forward operations have already checked the same indices.
+    as they are written: the forward operations have already checked the same indices. A gradient array may also be made
+    without its primal (with `sums`), if each read brings the shape of zeros.
     """
 
     __slots__ = (
+        "adds",
         "blocks",
         "cursor",
         "dynamic_size",
@@ -55,6 +57,7 @@ class ArrayStorage(Elements, Resource):
         *,
         name: str = "TensorArray",
         primal: ArrayStorage | None = None,
+        sums: bool = False,
         xp: Any = np,
     ) -> None:
         self.xp: Any = xp  # library of the elements' arrays
@@ -67,6 +70,7 @@ class ArrayStorage(Elements, Resource):
         self.clear_after_read = rules.clear_after_read
         self.identical_shapes: bool = rules.identical_shapes
         self.primal: ArrayStorage | None = primal
+        self.adds: bool = sums or primal is not None
         self.swapper, self.swappable = None, False
         self.cursor: int = -1  # last read element that may be off the device
         self.blocks: dict[int, Blocks] = {}  # by the number of rows per block
@@ -140,7 +144,7 @@ class ArrayStorage(Elements, Resource):
             element.shape = array.shape
             element.writer = (context.operation, context.iteration)
             return None
-        if element.reader is not None or self.primal is None:
+        if element.reader is not None or not self.adds:
             self._refuse_write(index, element, context)
         self._check_sum(index, element, array, context)
         return element, array
@@ -152,6 +156,11 @@ class ArrayStorage(Elements, Resource):
     def most_elements(self, wanted: int) -> int:
         """Return the number of elements found, or likely made, by a loop of about `wanted` iterations."""
         return max(self.size, wanted) if self.may_grow() else self.count
+
+    def likely_shape(self) -> tuple[int, ...] | None:
+        """Return the shape of elements that are still to be written, as far as earlier ones tell, or None."""
+        known = self.written_shape() if self.exact is None else self.exact
+        return self.primal.likely_shape() if known is None and self.primal is not None else known
 
     def takes(self, shape: tuple[int, ...]) -> bool:
         """Return True if values of this shape may be written."""
@@ -169,7 +178,7 @@ class ArrayStorage(Elements, Resource):
         Of an element perhaps off the device return the future of its array, or without `wait` its SwappableArray.
         """
         index = int(index)
-        element = self._element_slot(index, context, grow=self.primal is not None)
+        element = self._element_slot(index, context, grow=self.adds)
         if element.value is None and element.shape is not None:
             raise self._array_error(
                 f"{self._describe_index(index)} was already read, and cleared by that read",
@@ -278,7 +287,7 @@ class ArrayStorage(Elements, Resource):
                 done = self.write_rows_quickly(rows, context.operation, context.iteration)
                 if done == len(rows):
                     return None
-            is_whole = len(rows) == self.count and self.primal is None and not isinstance(rows, np.ndarray)
+            is_whole = len(rows) == self.count and not self.adds and not isinstance(rows, np.ndarray)
             self.whole = rows if is_whole else None
         # With the Ellipsis rows are arrays; rows[k] alone might be a Python string.
         return self.write_all(((indices[k], rows[k, ...]) for k in range(done, len(rows))), context)
@@ -380,7 +389,7 @@ class ArrayStorage(Elements, Resource):
 
     def _refuse_write(self, index: int, element: Element, context: KernelContext) -> NoReturn:
         """Raise the error about a second write, or a write after a read, naming both operations."""
-        written = element.shape is not None and self.primal is None
+        written = element.shape is not None and not self.adds
         verb, first = ("written", element.writer) if written else ("read", element.reader)
         now = _describe_instance((context.operation, context.iteration))
         raise self._array_error(

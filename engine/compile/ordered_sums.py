@@ -1,0 +1,45 @@
+"""Gradient arrays to whose elements more than two cotangents may be added, so that the order decides the last bits.
+
+Two addends commute. So writes need an order where an array has more than two, or where a write may meet an element in
+several iterations: reads of one element by many others, as of a node by its neighbours.
+"""
+
+from __future__ import annotations
+
+from ..ir.accesses import Key
+from ..ir.loops import Loop
+from ..ir.operation import Operation
+from ..ir.region import Region
+
+_WHOLE = frozenset({"TensorArrayUnstack", "TensorArraySplit"})  # writes to each element once
+_WRITES = frozenset({"TensorArrayWrite", "TensorArrayScatter"}) | _WHOLE
+
+
+def keys_of_sums(root: Region) -> dict[Operation, Key]:
+    """Return the operations that write to gradient arrays in an order, with the key of each array."""
+    writes: dict[Operation, list[Operation]] = {}
+    for op in root.walk():
+        if op.type in _WRITES and _is_sum(op.inputs[0].op):
+            writes.setdefault(op.inputs[0].op, []).append(op)
+    return {
+        op: ("gradient arrays", made.name)
+        for made, ops in writes.items()
+        if len(ops) > 2 or not all(_meets_once(op, made.region) for op in ops)
+        for op in ops
+    }
+
+
+def _is_sum(op: Operation) -> bool:
+    """Return True for an operation that makes a gradient array for a call of ``gradients()``."""
+    if op.type == "TensorArrayGrad":
+        return op.attrs["source"] is None
+    return op.type == "TensorArrayNew" and bool(op.attrs["sums"])
+
+
+def _meets_once(op: Operation, home: Region) -> bool:
+    """Return True if a write meets no element twice; the array is made in region `home`."""
+    loops = [region.owner for region in op.region.ancestors() if region.owner is not None and region.owner.is_while]
+    loops = [loop for loop in loops if not home.is_inside(loop)]
+    if not loops:
+        return op.type != "TensorArrayScatter"
+    return len(loops) == 1 and op.type == "TensorArrayWrite" and bool(Loop(loops[0]).slope(op.inputs[1]))
