@@ -13,7 +13,7 @@ from tests.support.settings import ON
 PLAIN = replace(ON, straight=False)
 WAYS = {"straight": replace(ON, llvm=False), "llvm": ON, "general": replace(ON, specialize=0)}
 SIZES = (4, 3, 1, 4, 5)
-FAULTS = 300  # in a step, on average: before sizes of all steps shared their memory it was thousands
+FAULTS = 100  # in a step, on average: before sizes of all steps shared their memory it was thousands
 
 
 def fetches_of(program, x):
