@@ -20,6 +20,7 @@ from .ir.rules.native import RunsAs
 from .ir.rules.ordering import Ordered, ReturnsInput
 from .ir.rules.placing import OutlivesStep, TakesPart
 from .ir.rules.shapes import LoadsElement, ShapeOnly, ShapeVector, StoresElement
+from .ir.rules.vectorizing import Vectorize
 from .ir.traits import Effect
 from .ops.support.context import KernelContext
 from .streams.kinds import DeviceKind, device_kinds, register_device_kind
@@ -65,6 +66,7 @@ __all__ = [
     "TakesSlices",
     "Tangents",
     "Ufunc",
+    "Vectorize",
     "WarnsUnused",
     "apply",
     "define",

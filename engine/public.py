@@ -45,6 +45,7 @@ from .base.errors import (
     TagloomError,
     TensorArrayError,
     UninitializedVariableError,
+    VectorizationError,
 )
 from .base.settings import Settings, Switches
 from .base.shapes import Shape
@@ -63,6 +64,7 @@ from .frontend.functions.custom_gradient import custom_gradient, grad_pass_throu
 from .frontend.functions.functional import foldl, foldr, map_fn, scan
 from .frontend.functions.prefixes import associative_scan
 from .frontend.functions.py_function import py_function
+from .frontend.functions.vectorized import vectorized_map, vmap
 from .frontend.least_squares import matrix_solve_ls
 from .frontend.queues.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
 from .frontend.queues.async_sources import from_async
@@ -552,6 +554,7 @@ __all__ = [
     "Trace",
     "UninitializedVariableError",
     "Variable",
+    "VectorizationError",
     "Watch",
     "__version__",
     "accumulate_n",
@@ -1113,6 +1116,8 @@ __all__ = [
     "value_and_grad",
     "variable_axis_size_partitioner",
     "variables_initializer",
+    "vectorized_map",
+    "vmap",
     "weighted_cross_entropy_with_logits",
     "weighted_moments",
     "where",

@@ -1,4 +1,4 @@
-"""``jacobian`` and ``batch_jacobian`` by rows; products with Hessians by differentiating twice."""
+"""``jacobian`` and ``batch_jacobian``; products with Hessians by differentiating twice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
 from ..base import nest
-from ..base.dtypes import int64
 from ..base.errors import GraphError, ShapeError
 from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
@@ -25,10 +24,22 @@ S = TypeVar("S")
 
 
 @overload
-def jacobian(output: Any, inputs: NT, unconnected_gradients: str = NONE, name: str = "jacobian") -> NT: ...
+def jacobian(
+    output: Any,
+    inputs: NT,
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
+) -> NT: ...
 @overload
 def jacobian(
-    output: Any, inputs: Tensor | AsTensor, unconnected_gradients: str = NONE, name: str = "jacobian"
+    output: Any,
+    inputs: Tensor | AsTensor,
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> Tensor: ...
 @overload
 def jacobian(
@@ -36,6 +47,8 @@ def jacobian(
     inputs: list[Tensor] | list[AsTensor] | list[Any],
     unconnected_gradients: str = NONE,
     name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> list[Tensor]: ...
 @overload
 def jacobian(
@@ -43,6 +56,8 @@ def jacobian(
     inputs: tuple[Tensor | AsTensor, Tensor | AsTensor],
     unconnected_gradients: str = NONE,
     name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def jacobian(
@@ -50,18 +65,34 @@ def jacobian(
     inputs: tuple[Tensor | AsTensor, Tensor | AsTensor, Tensor | AsTensor],
     unconnected_gradients: str = NONE,
     name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def jacobian(
-    output: Any, inputs: Mapping[K, Tensor | AsTensor], unconnected_gradients: str = NONE, name: str = "jacobian"
+    output: Any,
+    inputs: Mapping[K, Tensor | AsTensor],
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> dict[K, Tensor]: ...
 @overload
-def jacobian(output: Any, inputs: S, unconnected_gradients: str = NONE, name: str = "jacobian") -> S: ...
+def jacobian(
+    output: Any, inputs: S, unconnected_gradients: str = NONE, name: str = "jacobian", *, vectorized: bool | None = None
+) -> S: ...
 @public
-def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: str = "jacobian") -> Any:
+def jacobian(
+    output: Any,
+    inputs: Any,
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
+) -> Any:
     """Build the derivatives of each element of a tensor with respect to each element of others.
 
-    A loop in the graph computes the gradient of one element after the other.
+    The gradients of all elements are computed at once, as by `vmap` over their cotangents.
 
     Parameters
     ----------
@@ -73,6 +104,9 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
         Result for an input without a path to the output: None, or zeros.
     name : str, optional
         Name scope of the new operations.
+    vectorized : bool, optional
+        False computes the gradients of one element after the other in a loop in the graph, with less memory; True is
+        an error if an operation has no rule for many elements at once. By default the loop is built in this case.
 
     Returns
     -------
@@ -98,8 +132,7 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
     y, xs = densify(convert_to_tensor(output)), nest.flatten(inputs)
     with scopes.within(name=nested_scope_name(name)):
         flat = apply("Reshape", y, constant([-1], "int32"))
-        count = apply("Cast", apply("Size", y), dtype=int64)
-        rows = stacked_gradients(lambda k: flat[k], count, xs, unconnected_gradients, "rows")
+        rows = stacked_gradients(flat, xs, unconnected_gradients, "rows", vectorized)
         found = [
             None if row is None else _restore_output_dimensions(row, y, x) for row, x in zip(rows, xs, strict=True)
         ]
@@ -120,11 +153,16 @@ def _restore_output_dimensions(rows: Tensor, y: Tensor, x: object) -> Tensor:
 
 @public
 def batch_jacobian(
-    output: Any, inp: Any, unconnected_gradients: str = NONE, name: str = "batch_jacobian"
+    output: Any,
+    inp: Any,
+    unconnected_gradients: str = NONE,
+    name: str = "batch_jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> Tensor | None:
     """Build the Jacobian of each example of a batch, where no example depends on another.
 
-    A loop in the graph goes through the elements of one example, and computes the gradients of all examples at once.
+    The gradients of all elements of an example, and of all examples, are computed at once.
 
     Parameters
     ----------
@@ -136,6 +174,8 @@ def batch_jacobian(
         Result if the output does not depend on the input: None, or zeros.
     name : str, optional
         Name scope of the new operations.
+    vectorized : bool, optional
+        As for `jacobian`.
 
     Returns
     -------
@@ -163,8 +203,7 @@ def batch_jacobian(
         width = _count_elements(shape_of(y)[1:])
         # Elements first: row k holds element k of every example.
         flat = apply("Transpose", apply("Reshape", y, apply("Stack", [shape_of(y)[0], width], axis=0)), perm=(1, 0))
-        count = apply("Cast", width, dtype=int64)
-        (rows,) = stacked_gradients(lambda k: flat[k], count, [x], unconnected_gradients, "rows")
+        (rows,) = stacked_gradients(flat, [x], unconnected_gradients, "rows", vectorized)
         return None if rows is None else _by_example(rows, y, x)
 
 

@@ -206,6 +206,18 @@ class Loop:
         return start + step * np.arange(count, dtype=tensor.dtype.numpy) if info.min <= last <= info.max else None
 
 
+def _counted_by(tensor: Tensor) -> list[Operation]:
+    """Return the loops whose trip counts a scalar is, or is computed from by the arithmetic of gradients."""
+    op = tensor.op
+    if op.role is Role.SERIES_READ:
+        saved = _saved_by_loop(op.inputs[0])
+        return [] if saved is None or saved.value is None or tensor.rank != 0 else _counted_by(saved.value)
+    if op.type in ("Add", "Sub", "FloorDiv", "Minimum") and tensor.rank == 0 and tensor.dtype.is_integer:
+        return [loop for t in op.inputs for loop in _counted_by(t)]
+    saved = _saved_by_loop(tensor)
+    return [op] if saved is not None and saved.kind == "trip" else []
+
+
 def _slope_of_result(op: Operation, slopes: list[int]) -> int | None:
     """Return the slope of an operation's result from the slopes of its integer operands; None if unknown."""
     if op.type in ("Identity", "Cast"):
@@ -271,18 +283,16 @@ def _evaluate_kernel(op: Operation, values: list[Array | None]) -> Array | None:
 def is_counted(op: Operation) -> bool:
     """True if the trip count of a While depends on counters and on values known at its start, not on computed values.
 
-    The loop of a gradient runs as often as the forward loop did.
+    The loop of a gradient, or of iterations that run again, is counted if the forward loop is.
     """
     loop = Loop(op)
     work, seen = list(loop.cond.results), set(loop.cond.results)
     for tensor in work:  # grows while it is read
-        if loop.is_outside(tensor):
-            continue  # a variable of a loop around this one, too
-        if tensor.op.is_param:
-            start = loop.start(tensor)
-            # The start may be the trip count of another loop, which must then be counted as well.
-            forward = start.op if start.op.is_while and start.index >= num_results(start.op) else None
-            if loop.step(tensor) is None or (forward is not None and not is_counted(forward)):
+        if loop.is_outside(tensor):  # a variable of a loop around this one, too
+            if not all(map(is_counted, _counted_by(tensor))):
+                return False
+        elif tensor.op.is_param:
+            if loop.step(tensor) is None or not all(map(is_counted, _counted_by(loop.start(tensor)))):
                 return False
         else:
             if tensor.op.regions or tensor.op.definition.effects is not Effect.NONE:

@@ -7,6 +7,7 @@ See docs/design/0027-products.md.
 """
 
 cimport numpy as cnp
+from cpython.object cimport PyObject
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
@@ -476,6 +477,41 @@ def is_own_product(int64_t terms):
 def has_equal_rows(int64_t terms, int64_t columns):
     """Return True if a row of a product of floats has the same bits for any number of rows: not those of BLAS."""
     return _bits > 0 and (terms <= MOST_INNER or columns >= FEW)
+
+
+def multiply_views(a, b, bint transpose_a=False, bint transpose_b=False, total=None):
+    """Return the product of two matrices, added to a total, with the bits of the kernel for plain matrices.
+
+    For views whose elements lie apart, of which other executors and native programs have plain copies.
+
+    Parameters
+    ----------
+    a, b, total : numpy.ndarray
+        Matrices of one dtype, float32 or float64, which fit and have elements.
+    """
+    cdef Product p
+    cdef cnp.ndarray result
+    p.total = p.more_a = p.packed = p.scratch = NULL
+    left, right = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    _as_matrix(<ArrayObject*><PyObject*>left, transpose_a, &p.a)
+    _as_matrix(<ArrayObject*><PyObject*>right, transpose_b, &p.b)
+    p.rows = p.a.columns if p.a.transposed else p.a.rows
+    p.columns = p.b.rows if p.b.transposed else p.b.columns
+    p.inner = p.a.rows if p.a.transposed else p.a.columns
+    p.adds = total is not None
+    if p.adds:
+        total = np.ascontiguousarray(total)
+        p.total = cnp.PyArray_DATA(total)
+    result = np.empty((p.rows, p.columns), a.dtype)
+    p.data = cnp.PyArray_DATA(result)
+    if not _is_own(&p) and <int64_t>p.rows * p.columns * p.inner > TINY:
+        require_blas()
+    with nogil:
+        if PyArray_ITEMSIZE(<ArrayObject*><PyObject*>result) == sizeof(float):
+            _block(&p, 0, p.rows, 0, p.columns, <float*>p.data, NULL)
+        else:
+            _block(&p, 0, p.rows, 0, p.columns, <double*>p.data, NULL)
+    return result
 
 
 def limit_vectors(int bits):

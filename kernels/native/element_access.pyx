@@ -1,22 +1,21 @@
 """Reads and writes of the elements of TensorArrays as steps of a run.
 
-An element to which nothing was written reads as zeros where their shape is known. What is an error on the step machine (a
-second write, a missing element, a bad index) makes the program give up.
+An element to which nothing was written reads as zeros where their shape is known. What is an error on the step machine
+(a second write, a missing element, a bad index) makes the program give up.
 """
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 from numpy cimport import_array, npy_intp
 
 import numpy as np
 
-from cpython.object cimport PyObject
-
 from tagloom.kernels.core.table cimport Type
 from tagloom.kernels.core.values cimport pointer
 from tagloom.kernels.cpu.arrays cimport (
-    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE, array_in, integer_at,
-    is_plain, new_array,
+    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE, array_in,
+    integer_at, is_plain, new_array,
 )
 from tagloom.kernels.cpu.elements cimport READ, WRITTEN, Slot
 from tagloom.kernels.native.compiled cimport GATHER, GET, NEW, PUT, SCATTER, STACK, UNSTACK, Instruction
@@ -114,9 +113,9 @@ cdef tuple _known_sizes(Run run, int number):
 
 
 cdef int _allow_zeros(Run run, TensorArrayRun array, const Instruction* each, int zeros, tuple lead) except -1:
-    """Let a read of an element to which nothing was written give zeros, if these have the shape of the elements.
+    """Keep a row of zeros for reads of unwritten elements, if zeros have the shape of the elements.
 
-    Zeros have the sizes in input `zeros`, behind those of `lead`; or if that is 0 the shape that all elements must have.
+    Zeros have the sizes in input `zeros`, after those of `lead`, or for 0 the only shape of the array.
     """
     cdef Sizes* sizes
     cdef Step* step
@@ -277,11 +276,13 @@ cdef int _record_new(Run run, const Instruction* each) except -1:
     cdef bint is_gradient = array.primal is not None
     cdef Register* size = &run.registers[each.inputs[0]]
     cdef Step* step
+    cdef int64_t count
     if not is_gradient and size.is_known:
-        take_slots(run, &array.state, max(array.state.count, integer_at(data_of(size), type_of(run, each.inputs[0]).itemsize, 0)))
+        count = max(<int64_t>0, integer_at(data_of(size), type_of(run, each.inputs[0]).itemsize, 0))
+        take_slots(run, &array.state, max(array.state.count, count))
         array.is_sized = not array.state.grows
         if array.is_sized:
-            array.state.count = integer_at(data_of(size), type_of(run, each.inputs[0]).itemsize, 0)
+            array.state.count = count
     step = add_step(run, CALL)
     step.act, step.operands[0] = _renew, <char*>&array.state
     if not is_gradient:

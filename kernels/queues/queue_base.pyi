@@ -140,7 +140,7 @@ class QueueBase:
         self, order: Any, ring: Ring | None, capacity: int, capacity_bytes: int, gathers: bool, piece: int
     ) -> None: ...
     def closed_by(self, put: Put) -> BaseException:
-        """Return the error for an attempt to put, or to close the queue, after the queue was closed by another attempt."""
+        """Return the error for an attempt to put, or to close the queue, after another attempt closed the queue."""
 
     def insufficient(self, take: Take, got: int) -> BaseException:
         """Return the error for an attempt to take more elements than there will be."""

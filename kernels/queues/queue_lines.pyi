@@ -89,7 +89,7 @@ class Line(Generic[A]):
         """End the wait of an attempt, with nothing left to do except to raise `error`, if given."""
 
     def leave(self, attempt: A) -> bool:
-        """Remove an attempt from the line; return True if the attempt was woken, so that its promised amount is free."""
+        """Remove an attempt from the line; return True if it was woken, so that its promised amount is free."""
 
     def fail(self, error: Callable[[A], BaseException]) -> None:
         """Make all attempts raise an error: waiting ones now, woken ones when their turn comes."""

@@ -58,7 +58,7 @@ def _make(t: Translator, op: Operation) -> None:
     handle = t.new(op.outputs[0].dtype, op.name, op)
     first, *flow = t.values(op.inputs)
     options: tuple[Any, ...] = ()
-    if op.type == "TensorArrayNew":
+    if "sums" in op.attrs:
         attrs = op.attrs
         if attrs["swappable"] or attrs["dtype"].numpy is None:
             raise NotNative(op, "makes an array of elements that may be elsewhere")

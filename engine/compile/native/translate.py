@@ -22,7 +22,7 @@ from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
 from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead, refuse_swapping
-from .last_uses import mark_last_uses
+from .last_reads import mark_last_reads
 from .rules import ON_CPU, Rules
 from .sizes import find_sizes
 from .tensor_arrays import ACCESSES, translate_access
@@ -145,7 +145,7 @@ class Translator:
         """Return the finished program and its input tensors."""
         outputs = tuple(self.of[t] for t in results)
         # Outputs are returned, and constants serve the next run: neither may be overwritten.
-        mark_last_uses(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
+        mark_last_reads(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
         program = NativeProgram(
             name,
             tuple(self.registers),
@@ -337,9 +337,7 @@ class Translator:
         # At the end of the body: only now have all values and indices been computed.
         for series, value, index in self.placed if op is self.op else ():
             self.add(Code.PUSH, self.values([value, index]), [series])
-        for first, rows, _, saved in nests:
-            if saved.index is not None and saved.value is not None:
-                self.add(Code.PUSH_AT, [*self.values([saved.value, saved.index]), first], [rows])
+        self.push_nests(nests)
         self.move(self.values(body.results), variables)
         for count in (*counts, *([self.flat[op]] if op in self.flat else [])):
             # Counted after the moves and before the jump: PUSH and GET of this iteration have used the old number.
@@ -378,6 +376,12 @@ class Translator:
                 self.saved.setdefault(saved.value, []).append(rows)
             nests.append((first, rows, outer, saved))
         return nests
+
+    def push_nests(self, nests: list[tuple[int, int, list[int], SavedOutput]]) -> None:
+        """Append the PUSHes of an inner loop's saves with an index."""
+        for first, rows, _, saved in nests:
+            if saved.index is not None and saved.value is not None:
+                self.add(Code.PUSH_AT, [*self.values([saved.value, saved.index]), first], [rows])
 
     def end_nests(self, op: Operation, nests: list[tuple[int, int, list[int], SavedOutput]], count: int) -> None:
         """Append the slots written in a run of an inner loop to outer series, and bind the trip count."""

@@ -6,4 +6,5 @@ PUBLIC = {
     "functional": "foldl foldr map_fn scan",
     "prefixes": "associative_scan",
     "py_function": "py_function",
+    "vectorized": "vectorized_map vmap",
 }

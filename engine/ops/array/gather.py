@@ -19,6 +19,7 @@ from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched, TakesRow
 from ...ir.rules.kernels import Elements, ReadsValues
 from ...ir.rules.placing import TakesPart
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, check_rank, index_tensor, shape_in, shape_vector, static_int
@@ -30,6 +31,13 @@ from ..support.indexed_slices import IndexedSlices
 from ..support.late_axes import gather_along_late, late_axis
 from ..support.literals import f64, i32, i64
 from ..support.tangents import LINEAR_IN_FIRST, linear
+from ..support.vectorizing.indexing import (
+    gather_examples,
+    gather_grad_examples,
+    gather_nd_examples,
+    scatter_nd_examples,
+    segments_examples,
+)
 
 _X = np.arange(12.0).reshape(3, 4)
 _INDEX: dict[str, tuple[DType, ...]] = {"I": dtypes.INDEX}
@@ -136,6 +144,7 @@ define(
     "Gather",
     "params: T, indices: I -> output: T",
     rules=[
+        Vectorize(gather_examples),
         LINEAR_IN_FIRST,
         Batch(_batch_gather),
         TakesRow(_source_row),
@@ -171,7 +180,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     attrs={"axis": 0, "batch_dims": 0},
     shape=lambda op: static_shape(op.inputs[2]),
-    rules=[Elements(shape_in(2)), ReadsValues()],
+    rules=[Vectorize(gather_grad_examples), Elements(shape_in(2)), ReadsValues()],
     kernel=_gather_grad,
     gradient=lambda op, g: [apply("Gather", g, op.inputs[1], **_gather_axes(op)), None, None],
     samples=[
@@ -285,6 +294,7 @@ define(
     where=_INDEX,
     shape=_gather_nd_shape,
     rules=[
+        Vectorize(gather_nd_examples),
         LINEAR_IN_FIRST,
         TakesPart(),
         Elements(lambda params, indices: math.prod((*indices.shape[:-1], *params.shape[indices.shape[-1] :]))),
@@ -359,7 +369,7 @@ define(
     "indices: I, updates: T, shape: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_scatter_shape,
-    rules=[linear(1), Elements(shape_in(2)), ReadsValues()],
+    rules=[Vectorize(scatter_nd_examples), linear(1), Elements(shape_in(2)), ReadsValues()],
     kernel=_scatter_nd,
     gradient=lambda op, g: [None, apply("GatherNd", g, op.inputs[0]), None],
     samples=[
@@ -461,7 +471,7 @@ define(
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=segment_shape,
-    rules=[LINEAR_IN_FIRST, Elements(segments_size), ReadsValues()],
+    rules=[Vectorize(segments_examples), LINEAR_IN_FIRST, Elements(segments_size), ReadsValues()],
     kernel=_segment_sum,
     gradient=_segment_gradient,
     samples=[

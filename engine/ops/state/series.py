@@ -231,20 +231,22 @@ define(
 
 def _concat_shape(op: Operation) -> Shape:
     """Return the shape of concatenated rows, from the attribute `shape` of the rows of one slot."""
-    rows = Shape(op.attrs["shape"])
-    return rows if rows.rank is None else Shape([None]) + rows[1:]
+    rows, axis = Shape(op.attrs["shape"]), op.attrs["axis"]
+    return rows if rows.rank is None else rows[:axis] + Shape([None]) + rows[axis + 1 :]
 
 
-def _compute_series_concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any) -> Any:
-    """Concatenate the slots along dimension 0; without slots, return no rows of the shape ``like[1:]``."""
+def _compute_series_concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any, axis: int) -> Any:
+    """Concatenate the slots along an axis; without slots, return no rows, of the other sizes of `like`."""
     rows = [series.get(index) for index in series.indices()]
-    return xp.concatenate(rows) if rows else xp.zeros((0, *map(int, like[1:])), dtype.numpy)
+    if rows:
+        return xp.concatenate(rows, axis)
+    return xp.zeros(tuple(0 if i == axis else int(n) for i, n in enumerate(like)), dtype.numpy)
 
 
 define(
     "SeriesConcat",
     "series: series, like: host int32 -> value: @dtype",
-    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    attrs={"dtype": REQUIRED, "shape": Shape(None), "axis": 0},
     shape=_concat_shape,
     role=Role.SERIES,
     kernel=_compute_series_concat,
@@ -253,13 +255,13 @@ define(
 )
 
 
-def _compute_series_split(xp: Any, rows: Any, like: Any) -> Any:
-    """Split rows into the slots of the series `like`, as many rows for each slot as the slot has in `like`."""
+def _compute_series_split(xp: Any, rows: Any, like: Any, axis: int, like_axis: int) -> Any:
+    """Split rows along an axis into the slots of the series `like`, as many for each as the slot has in `like`."""
     parts, start = Series(), 0
     # In slot order, as `_compute_series_concat` joined the rows.
     for index in sorted(like.indices()):
-        stop = start + len(like.get(index))
-        parts.put(index, rows[start:stop])
+        stop = start + like.get(index).shape[like_axis]
+        parts.put(index, rows[(slice(None),) * axis + (slice(start, stop),)])
         start = stop
     return parts
 
@@ -267,6 +269,7 @@ def _compute_series_split(xp: Any, rows: Any, like: Any) -> Any:
 define(
     "SeriesSplit",
     "rows: T, like: series -> parts: series",
+    attrs={"axis": 0, "like_axis": 0},
     shape=lambda op: SCALAR,
     role=Role.SERIES,
     kernel=_compute_series_split,

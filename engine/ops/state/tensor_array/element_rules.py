@@ -21,12 +21,20 @@ class ElementRules:
         Free an element after its read.
     identical_shapes : bool
         Require one shape of all elements.
+    sums : bool
+        Add repeated writes up, as a gradient array does that has no primal.
     """
 
     element_shape: Shape = UNKNOWN
     dynamic_size: bool = False
     clear_after_read: bool = True
     identical_shapes: bool = False
+    sums: bool = False
 
 
 ANY_ELEMENTS = ElementRules()
+
+
+def describe_instance(instance: tuple[str, int] | None) -> str:
+    """Return an operation and its iteration as text, for errors about its access to an element."""
+    return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"

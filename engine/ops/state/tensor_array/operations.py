@@ -10,6 +10,7 @@ pass lists the sizes in the attribute `blocks` of the unstack, and adds TensorAr
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from ....ir.rules.shapes import LoadsElement, StoresElement
 from ....ir.static_values import static_dimension, static_shape, static_value
 from ....ir.tensor import Tensor
 from ....ir.traits import Effect
+from ...support.attributes import takes_attributes
 from ...support.common import infer_nothing, infer_scalar, shape_of
 from ...support.context import KernelContext, result_after
 from .element_rules import ElementRules
@@ -90,19 +92,27 @@ def _first_or_none(zeros: tuple[Any, ...]) -> Any:
     return zeros[0] if zeros else None
 
 
-def _make_tensor_array(
-    xp: Any,
-    context: KernelContext,
-    size: Any,
-    *,
-    dtype: DType,
-    element_shape: Shape,
-    array_name: str,
-    swappable: bool,
-    accepts_host_rows: bool,
-    sums: bool,
-    **options: Any,
-) -> tuple[ArrayStorage, Any]:
+@dataclass(frozen=True, slots=True)
+class _ArraySpec:
+    """Attributes of a TensorArrayNew."""
+
+    dtype: DType
+    element_shape: Shape
+    dynamic_size: bool
+    clear_after_read: bool
+    identical_shapes: bool
+    array_name: str
+    swappable: bool
+    accepts_host_rows: bool
+
+    def element_rules(self) -> ElementRules:
+        """Return the rules for the elements."""
+        shape = Shape(self.element_shape)
+        return ElementRules(shape, self.dynamic_size, self.clear_after_read, self.identical_shapes)
+
+
+@takes_attributes(_ArraySpec)
+def _make_tensor_array(xp: Any, context: KernelContext, size: Any, attrs: _ArraySpec) -> tuple[ArrayStorage, Any]:
     """Make the storage of an array for the step, and its flow; TensorArrayError for a negative size."""
     if size < 0:
         raise TensorArrayError(
@@ -112,14 +122,15 @@ def _make_tensor_array(
             operation=context.operation,
             hint="leave size out for an array that grows as elements are written",
         )
-    rules = ElementRules(Shape(element_shape), **options)
-    array = ArrayStorage(dtype, int(size), rules, name=array_name or context.operation, sums=sums, xp=xp)
+    array = ArrayStorage(
+        attrs.dtype, int(size), attrs.element_rules(), name=attrs.array_name or context.operation, xp=xp
+    )
     step = context.step
     # Freed at the end of the step, also of a step without a TensorArrayClose.
     step.resources.add_to_step(step.number, array)
     # An array needs the swapper for rows that stay in host memory until read, even if its elements are not swapped out.
-    array.swapper = step.swap if accepts_host_rows else None
-    array.swappable = swappable and array.swapper is not None
+    array.swapper = step.swap if attrs.accepts_host_rows else None
+    array.swappable = attrs.swappable and array.swapper is not None
     return array, _FLOW
 
 
@@ -147,9 +158,9 @@ define(
 define(
     "TensorArrayGrad",
     "handle: resource, flow: host float32 -> gradient: resource, gradient_flow: host float32",
-    attrs={"source": None},
+    attrs={"source": None, "any_shape": False},
     shape=lambda op: [SCALAR, SCALAR],
-    kernel=lambda xp, context, array, flow, *, source: (array.gradient(source, context), flow),
+    kernel=lambda xp, context, array, flow, **how: (array.gradient(context=context, **how), flow),
     gradient=_HANDLE,
     rules=[RunsAs("NEW")],
     effects=Effect.WRITES,
@@ -233,8 +244,8 @@ def _gather_elements(
     indices: Any,
     flow: Any,
     *zeros: Any,
-    dtype: DType,
     element_shape: Shape,
+    **_: Any,
 ) -> Any:
     """Read the elements at `indices`, stacked; the array or an awaitable."""
     return array.stack(np.asarray(indices), context, _first_or_none(zeros), Shape(element_shape))
@@ -307,9 +318,8 @@ def _stack_elements(
     array: ArrayStorage,
     flow: Any,
     *zeros: Any,
-    dtype: DType,
     element_shape: Shape,
-    size: int | None,
+    **_: Any,
 ) -> Any:
     """Read all elements, stacked; in a gradient array the first size in `zeros` is their number."""
     shape = _first_or_none(zeros)
@@ -339,15 +349,8 @@ define(
 )
 
 
-def _unstack_value(
-    xp: Any,
-    context: KernelContext,
-    array: ArrayStorage,
-    value: Any,
-    flow: Any,
-    *,
-    host_backed: bool,
-    blocks: tuple[int, ...],
+def _write_all_rows(
+    array: ArrayStorage, value: Any, context: KernelContext, *, host_backed: bool, blocks: tuple[int, ...]
 ) -> Any:
     """Write the rows of a value to the elements, and make the rows readable in blocks of each number in `blocks`.
 
@@ -360,7 +363,7 @@ def _unstack_value(
         array.cut(value, count)
     if host_backed:
         array.wrap_host_rows(value)
-    return result_after(adding, flow)
+    return adding
 
 
 def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -391,7 +394,9 @@ define(
         writes(1),
         RunsAs("UNSTACK"),
     ],
-    kernel=_unstack_value,
+    kernel=lambda xp, context, array, value, flow, **attrs: result_after(
+        _write_all_rows(array, value, context, **attrs), flow
+    ),
     gradient=_unstack_gradient,
     effects=Effect.WRITES,
 )

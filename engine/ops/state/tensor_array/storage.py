@@ -16,9 +16,9 @@ from ....kernels.cpu.elements import Element, Elements
 from ....kernels.memory.swappable import SwappableArray
 from ...support.context import KernelContext, Wait
 from .element_blocks import Blocks
-from .element_rules import ANY_ELEMENTS, ElementRules
+from .element_rules import ANY_ELEMENTS, ElementRules, describe_instance
 from .element_sums import Addend, ElementSums
-from .joined_arrays import concatenated_with_lengths, join_values, not_read_if_refused, stack_values
+from .joined_arrays import concatenated_with_lengths, join_values, not_read_if_refused, stack_values, values_at
 
 Array = np.ndarray[Any, Any]
 
@@ -57,7 +57,6 @@ class ArrayStorage(Elements, Resource):
         *,
         name: str = "TensorArray",
         primal: ArrayStorage | None = None,
-        sums: bool = False,
         xp: Any = np,
     ) -> None:
         self.xp: Any = xp  # library of the elements' arrays
@@ -70,7 +69,7 @@ class ArrayStorage(Elements, Resource):
         self.clear_after_read = rules.clear_after_read
         self.identical_shapes: bool = rules.identical_shapes
         self.primal: ArrayStorage | None = primal
-        self.adds: bool = sums or primal is not None
+        self.adds: bool = rules.sums or primal is not None
         self.swapper, self.swappable = None, False
         self.cursor: int = -1  # last read element that may be off the device
         self.blocks: dict[int, Blocks] = {}  # by the number of rows per block
@@ -96,15 +95,20 @@ class ArrayStorage(Elements, Resource):
         """Free the elements at the end of the step."""
         self.close()
 
-    def gradient(self, source: str | None, context: KernelContext) -> ArrayStorage:
-        """Return a new gradient array, or the gradient array named `source`; naming freezes the size (rule 112)."""
+    def gradient(self, source: str | None, context: KernelContext, any_shape: bool = False) -> ArrayStorage:
+        """Return a new gradient array, or the gradient array named `source`; naming freezes the size (rule 112).
+
+        With `any_shape` its elements have dimensions that those of this array lack (see `engine/vectorize`).
+        """
         self._check_open(context)
         if source is not None and source in self.gradients:
             return self.gradients[source]
         made = ArrayStorage(
             self.element_type,
             0 if source is None else self.size,
-            ElementRules(self.element_shape, dynamic_size=source is None, clear_after_read=False),
+            ElementRules(
+                Shape(None) if any_shape else self.element_shape, dynamic_size=source is None, clear_after_read=False
+            ),
             name=f"{self.name}@{source or 'gradient'}",
             primal=self,
             xp=self.xp,
@@ -183,7 +187,7 @@ class ArrayStorage(Elements, Resource):
             raise self._array_error(
                 f"{self._describe_index(index)} was already read, and cleared by that read",
                 context,
-                got=f"first read by {_describe_instance(element.reader)}",
+                got=f"first read by {describe_instance(element.reader)}",
                 hint="make the array with clear_after_read=False",
             )
         value = element.value
@@ -247,7 +251,7 @@ class ArrayStorage(Elements, Resource):
 
     def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Any:
         """Read several elements as rows of an array (rule 110); return the array or an awaitable."""
-        put_back = self._values_of(indices)
+        put_back = values_at(self.elements, indices)
         with not_read_if_refused(put_back):
             values = self.read_many(indices, context, zeros)
             if values:
@@ -299,7 +303,7 @@ class ArrayStorage(Elements, Resource):
 
     def concat(self, like: Sequence[Any], context: KernelContext, static: Shape) -> Any:
         """Read all elements joined along their first dimension, and their lengths (rule 110), or an awaitable."""
-        put_back = self._values_of(range(self.size))
+        put_back = values_at(self.elements, range(self.size))
         with not_read_if_refused(put_back):
             if like:
                 shape, lengths = like
@@ -310,10 +314,6 @@ class ArrayStorage(Elements, Resource):
                 return self._empty_concatenation(like, context, static), np.zeros(0, np.int32)
             self._check_concat(values, context)
             return join_values(partial(concatenated_with_lengths, self.xp), values, put_back, context)
-
-    def _values_of(self, indices: Any) -> list[tuple[Element, Any]]:
-        elements = self.elements
-        return [(elements[i], elements[i].value) for i in indices if 0 <= i < len(elements)]
 
     def split(self, value: Array, lengths: Any, context: KernelContext) -> Wait | None:
         """Write consecutive pieces of `value` of these lengths (rule 110); return the wait for sums in a thread."""
@@ -391,12 +391,12 @@ class ArrayStorage(Elements, Resource):
         """Raise the error about a second write, or a write after a read, naming both operations."""
         written = element.shape is not None and not self.adds
         verb, first = ("written", element.writer) if written else ("read", element.reader)
-        now = _describe_instance((context.operation, context.iteration))
+        now = describe_instance((context.operation, context.iteration))
         raise self._array_error(
             f"{self._describe_index(index)} has already been {'written to' if written else 'read'}",
             context,
             wanted="one write to each index, before it is read",
-            got=f"first {verb} by {_describe_instance(first)}, now written by {now}",
+            got=f"first {verb} by {describe_instance(first)}, now written by {now}",
             hint="write to another index; order is carried by the array that write returns",
         )
 
@@ -501,7 +501,3 @@ class ArrayStorage(Elements, Resource):
     @staticmethod
     def _array_error(what: str, context: KernelContext, **fields: Any) -> TensorArrayError:
         return TensorArrayError(what, operation=context.operation, **fields)
-
-
-def _describe_instance(instance: tuple[str, int] | None) -> str:
-    return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"

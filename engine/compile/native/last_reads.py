@@ -1,4 +1,4 @@
-"""Last uses of values in native programs, where a result may overwrite an input."""
+"""The last reads of the registers of a native program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...kernels.native.program import Code, Instruction
 
 
-def mark_last_uses(
+def mark_last_reads(
     instructions: Sequence[Instruction],
     around: Sequence[int],
     loops: Sequence[int],
