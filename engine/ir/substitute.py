@@ -33,7 +33,7 @@ def count_noninput_uses(program: Program, region: Region | None = None) -> Count
     return found
 
 
-def computing_users(tensor: Tensor, kept: Container[Tensor]) -> list[Operation]:
+def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> list[Operation]:
     """Return the operations that use a tensor, except those that run for watches alone.
 
     A pass may replace a result with no other computing user: where it is watched it is computed as well, for the watch

@@ -18,14 +18,14 @@ MARKS: dict[str, Mark] = {}
 
 
 class BatchedTensors:
-    """The tensors that differ between examples, found by a fixed point over all operations of the function.
+    """The tensors differing between examples, found by a fixed point over all operations of the function.
 
     Parameters
     ----------
     region : Region
         The function for a single example.
     mapped : iterable of Tensor
-        Its parameters that differ between examples.
+        Its parameters differing between examples.
     """
 
     def __init__(self, region: Region, mapped: Iterable[Tensor]) -> None:
@@ -45,7 +45,7 @@ class BatchedTensors:
         self._found.update(tensors)
 
     def any(self, tensors: Iterable[Tensor]) -> bool:
-        """Return True if one of the tensors differs between examples."""
+        """Return True if any of the tensors differs between examples."""
         return any(t in self._found for t in tensors)
 
 
@@ -63,7 +63,7 @@ def is_ragged(batched: BatchedTensors, op: Operation) -> bool:
 
 
 def _mark_while(batched: BatchedTensors, op: Operation) -> None:
-    """Mark loop variables: all that change if the predicate differs, as examples then stop at different iterations."""
+    """Mark loop variables: all changing variables if the predicate differs, since examples then stop separately."""
     cond, body = op.regions
     ragged = is_ragged(batched, op)
     for i in range(num_results(op)):

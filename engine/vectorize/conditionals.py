@@ -43,7 +43,7 @@ def vectorize_cond(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 
 
 def _build_branch(walk: Vectorization, op: Operation, region: Region) -> Region:
-    """Build a branch whose results differ between examples where those of the Cond do."""
+    """Build a branch whose results differ between examples where the results of the Cond do."""
     made = new_region(region.role)
     with scopes.inside(made):
         walk.walk(region)
@@ -119,7 +119,7 @@ class _BranchForSome:
         return [self.walk.spread_value(t) for t in self.region.results]
 
     def _build_if_any(self) -> list[Tensor]:
-        """Build the branch in a Cond that runs it if any example takes it."""
+        """Build the branch in a Cond, which runs the branch if any example takes it."""
         nobody, some = new_region("branch without examples"), new_region(self.region.role)
         with (
             scopes.inside(some),

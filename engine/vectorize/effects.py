@@ -1,4 +1,4 @@
-"""Vectorization of operations that show something, and of the identity with a gradient of the user."""
+"""Vectorization of operations with visible output, and of the identity with a gradient of the user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..ir.tensor import Tensor
 from .walk import RULES, Vectorization
 
 
-def _assert(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _build_assertion(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Assert a condition of all examples at once, with the data of all of them."""
     condition = walk.value(op.inputs[0])
     if op.inputs[0] in walk.batched:
@@ -25,7 +25,7 @@ def _assert(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     return []
 
 
-def _print(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _build_print(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Print the values of all examples once."""
     value = walk.spread_value(op.inputs[0]) if op.outputs[0] in walk.batched else walk.value(op.inputs[0])
     return [apply(op.type, value, [walk.value(t) for t in op.inputs[1:]], **op.own_attrs)]
@@ -40,7 +40,7 @@ def _custom_gradient(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 
 
 def _which(walk: Vectorization, op: Operation) -> list[tuple[Tensor, bool]]:
-    """Return the inputs with True for those that differ; as an output does if any input does, all values count."""
+    """Return the inputs with True for differing inputs; as an output does if any input does, all values count."""
     num = op.attrs["num"]
     return [(t, i < num and op.outputs[i] in walk.batched or t in walk.batched) for i, t in enumerate(op.inputs)]
 
@@ -77,7 +77,7 @@ class _VectorizedGradient:
         return region.parent.resolve(tensor)
 
     def _gradients(self, inner: Vectorization, results: Sequence[Tensor | None]) -> list[Any]:
-        """Return the gradients for all examples, added up for an argument that all examples share."""
+        """Return the gradients for all examples, added up for an argument shared by all examples."""
         num = self.op.attrs["num"]
         differ = self.walk.batched.any(self.op.outputs)
         gradients: list[Any] = []
@@ -91,4 +91,4 @@ class _VectorizedGradient:
         return gradients
 
 
-RULES.update(Assert=_assert, Print=_print, CustomGradient=_custom_gradient)
+RULES.update(Assert=_build_assertion, Print=_build_print, CustomGradient=_custom_gradient)

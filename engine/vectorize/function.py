@@ -1,4 +1,4 @@
-"""Vectorization of a function that is built once, for a single example."""
+"""Vectorization of a function built once, for a single example."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Build = Callable[[Region, list[Tensor]], "Sequence[Tensor | None]"]
 def vectorize(
     build: Build, arguments: Sequence[Tensor], count: Tensor, name: str
 ) -> tuple[list[Tensor | None], list[bool]]:
-    """Build a function for many examples at once, in the region that is open.
+    """Build a function for many examples at once, in the open region.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def vectorize(
     Returns
     -------
     results : list of Tensor or None
-        The results; those that differ between examples have the examples along the first dimension.
+        The results; results differing between examples have the examples along the first dimension.
     differ : list of bool
         For each result, whether it differs between examples.
 

@@ -4,7 +4,7 @@ With a common predicate the loop stays as built, and its loop variables are batc
 With a predicate of each example, the loop runs until the predicate holds for no example; examples keep their values
 once they are done.
 
-Examples run the body with the others after they are done. So that the body neither fails nor has an infinite slope
+Examples run the body with the others after they are done. So the body neither fails nor has an infinite slope
 there, they repeat their last iteration: next to the value of each loop variable the loop carries the value with which
 the example last ran the body. In the gradient all repetitions but the last get cotangents of zero. Examples without an
 iteration take the place of an example with some. Where the body is total (see `safety.py`), a choice after the body is
@@ -44,7 +44,7 @@ def _attributes(op: Operation) -> dict[str, Any]:
 
 
 def _build_common(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
-    """Build a loop that all examples leave at the same iteration."""
+    """Build a loop left by all examples at the same iteration."""
     inits = [
         walk.spread_value(init) if output in walk.batched else walk.value(init)
         for init, output in zip(op.inputs, op.outputs, strict=False)
@@ -70,7 +70,7 @@ def _build_common(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 
 
 def _save(walk: Vectorization, loop: Operation, extra: SavedOutput, spreads: bool = False) -> Tensor:
-    """Return the saved value of a loop for all examples; with `spreads` values that they share are repeated."""
+    """Return the saved value of a loop for all examples; with `spreads` values shared by all examples are repeated."""
     if extra.value is None:
         return trip_count(loop)
     if extra.index is not None and extra.index in walk.batched:
@@ -84,7 +84,7 @@ def _save(walk: Vectorization, loop: Operation, extra: SavedOutput, spreads: boo
 
 
 def nested_saving(op: Operation) -> VectorizationError:
-    """Return the error for saved values that are not one array: of loops in loops, or of some iterations only."""
+    """Return the error for saved values outside of a single array: of loops in loops, or of some iterations only."""
     return VectorizationError(
         "the gradient of a loop is vectorized whose number of iterations differs between examples, and which has loops "
         "or conditionals in its body, or checkpoint_every",
@@ -105,7 +105,7 @@ def add_param(region: Region, like: Tensor, shape: Shape) -> Tensor:
 
 
 class _RaggedLoop:
-    """A loop that examples leave at different iterations.
+    """A loop left by examples at different iterations.
 
     Its variables are: which examples are active; the number of iterations of each, if it is saved; for each variable of
     the function its value, and for guarded loops the value with which the example last ran the body.
@@ -152,7 +152,7 @@ class _RaggedLoop:
         return outputs
 
     def _predicate(self, values: Sequence[Tensor]) -> Tensor:
-        """Build the predicate for some values of the loop variables in the region that is open."""
+        """Build the predicate for some values of the loop variables in the open region."""
         for param, value in zip(self.cond_of_one.params, values, strict=True):
             self.walk.set_value(param, value)
         self.walk.walk(self.cond_of_one)
@@ -208,7 +208,7 @@ class _RaggedLoop:
         return made
 
     def _arguments(self, active: Tensor, values: list[Tensor], kept: list[Tensor]) -> list[Tensor]:
-        """Return the values with which the examples run the body: those that are done repeat their last iteration."""
+        """Return the values with which the examples run the body: finished examples repeat their last iteration."""
         if not self.guarded:
             return values
         last = iter(kept)
@@ -218,7 +218,7 @@ class _RaggedLoop:
         ]
 
     def _run_body(self, active: Tensor, arguments: list[Tensor]) -> list[Tensor]:
-        """Build the body, and return the next values, which examples that are done do not change."""
+        """Build the body, and return the next values, unchanged for finished examples."""
         for param, value in zip(self.body_of_one.params, arguments, strict=True):
             self.walk.set_value(param, value)
         self.walk.walk(self.body_of_one)

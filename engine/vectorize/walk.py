@@ -27,18 +27,18 @@ _HARMLESS = Effect.READS | Effect.RANDOM | Effect.INSTANCE
 
 
 class Vectorization:
-    """A function built for all examples, in the region that is open.
+    """A function built for all examples, in the open region.
 
     Parameters
     ----------
     region : Region
         The function for a single example.
     arguments : mapping of Tensor to Tensor
-        For parameters that differ between examples, the arguments of all examples.
+        For parameters differing between examples, the arguments of all examples.
     count : Tensor of int32, scalar
         Number of examples.
     before : Vectorization, optional
-        The vectorization of operations that those of `region` use.
+        The vectorization of the operations used by `region`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Vectorization:
         self.walk(self.region)
 
     def walk(self, region: Region) -> None:
-        """Build the operations of a region in the region that is open."""
+        """Build the operations of a region in the open region."""
         for op in topological_order(region.operations):
             if not op.is_param:
                 self._build(op)
@@ -102,7 +102,7 @@ class Vectorization:
             self._values.update(before)
 
     def continued(self, region: Region, arguments: Mapping[Tensor, Tensor]) -> Vectorization:
-        """Return the vectorization of operations that use tensors of this one."""
+        """Return the vectorization of operations with inputs of this vectorization."""
         return Vectorization(region, arguments, self.count, self)
 
     def examples(self, op: Operation) -> Examples:
@@ -158,7 +158,7 @@ class Vectorization:
 
 
 def _cannot_repeat(tensor: Tensor) -> VectorizationError:
-    """Return the error for saved values that all examples share where others have values of each."""
+    """Return the error for saved values shared by all examples where others have values of each."""
     return VectorizationError(
         "values saved for all examples meet values saved for each",
         wanted="a gradient whose parts all depend on the mapped arguments, or none",
