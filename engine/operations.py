@@ -12,6 +12,7 @@ from .ir.definition import OPTIONAL, REQUIRED, NotDifferentiable, OpDefinition, 
 from .ir.program import Program
 from .ir.rules.batching import Batch, TakesRow
 from .ir.rules.edges import Feedable, Fetchable, WarnsUnused
+from .ir.rules.forward_mode import DependsOn, Tangents
 from .ir.rules.fusing import AddsBias, AppliesMask, Fusion, LargestPlaces, SpreadsWindows, SumsRows
 from .ir.rules.gradients import Reread, TakesSlices
 from .ir.rules.kernels import Elements, KeepsSize, NoRetry, PassesInputs, ReadsValues
@@ -30,6 +31,7 @@ __all__ = [
     "AppliesMask",
     "Batch",
     "Builder",
+    "DependsOn",
     "DeviceKind",
     "Effect",
     "Elements",
@@ -61,6 +63,7 @@ __all__ = [
     "TakesPart",
     "TakesRow",
     "TakesSlices",
+    "Tangents",
     "Ufunc",
     "WarnsUnused",
     "apply",

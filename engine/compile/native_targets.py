@@ -9,8 +9,9 @@ from ..base.settings import Switches
 from ..base.wording import short_device
 from ..ir.operation import Operation
 from ..ir.processes import device_constraint
+from ..kernels.cpu.linear import vector_bits
 from ..kernels.native.generator import C, CodeGenerator
-from .loops.liftable import IsNative
+from .loops.liftable import IsNative, LiftingRules
 from .native.eligible import NotNative
 from .native.rules import Rules, RulesOf
 from .native.wrap import can_be_native
@@ -53,11 +54,39 @@ def rules_of(target: Target) -> RulesOf:
     return lambda loop: rules
 
 
-def is_native_on_cpu(target: Target) -> IsNative:
+def may_lift(target: Target) -> bool:
+    """Return True if a switch lets products leave their loops."""
+    switches = target.settings.switches
+    return bool(switches.hoist_bytes or switches.block_bytes)
+
+
+def keeps_products(target: Target) -> bool:
+    """Return True if products stay in loops that would run them as fast in a native program of C kernels.
+
+    Asked of the devices' kind, not of a loop: a loop that some session runs on the step machine has the same products.
+    """
+    return target.settings.switches.keep_products and _is_on_cpu(target)
+
+
+def _is_on_cpu(target: Target) -> bool:
+    """Return True if all devices of a target run C kernels."""
+    generators = [device.generator for device in target.devices] or [C]
+    return all(generator is not None and generator.adds_epilogues for generator in generators)
+
+
+def lifting_rules(target: Target) -> LiftingRules:
+    """Return the rules for products that may leave their loops.
+
+    On CPUs with our own products, the products of BLAS stay in loops: bits of a row change with the number of rows that
+    BLAS multiplies at once, and memory limits and swapping bound this number.
+    """
+    return LiftingRules(_native_on_cpu(target), _is_on_cpu(target) and vector_bits() > 0)
+
+
+def _native_on_cpu(target: Target) -> IsNative:
     """Return a predicate: True for loops that can be native programs of C kernels alone.
 
-    It is the same for all limits and observers, and where the loop runs on the step machine all the same: products are
-    computed in the same places, with the same bits.
+    It is the same for all limits and observers, and where the loop runs on the step machine all the same.
     """
     if not target.settings.switches.keep_products:
         return lambda loop: False

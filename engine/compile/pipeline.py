@@ -32,12 +32,21 @@ from .loops.mark_swappable import mark_swapped, set_swap_memory
 from .loops.merge_matmul import merge_products
 from .loops.release import release_saved
 from .loops.slice_matmul import narrow_products
+from .loops.split_matmul import split_products
 from .loops.weight_gradients import batch_products
 from .lower.lowering import lower
 from .mark_fetched import mark_fetched
 from .native.cluster import cluster
 from .native.wrap import run_natively
-from .native_targets import has_clusters, has_programs, is_native_on_cpu, rules_of, rules_of_only_device
+from .native_targets import (
+    has_clusters,
+    has_programs,
+    keeps_products,
+    lifting_rules,
+    may_lift,
+    rules_of,
+    rules_of_only_device,
+)
 from .order_effects import order_effects
 from .partial_run import to_partial_run
 from .partition import partitioned as _partitioned
@@ -82,6 +91,12 @@ def _add_native_loops(program: Program, target: Target) -> Program:
     return run_natively(program, target.settings.switches, rules_of(target))
 
 
+def _split_products(program: Program, target: Target) -> Program:
+    """Split products of which a part can leave its loop, by the sizes that switches allow without a memory limit."""
+    switches = target.settings.switches
+    return split_products(program, max(switches.hoist_bytes, switches.block_bytes // 2), keeps_products(target))
+
+
 def _require_here(program: Program, target: Target) -> Program:
     """Return the program; GraphError if an operation asks for a device of another machine."""
     require_here(program.graph.root.walk(), [device.spec for device in target.devices])
@@ -107,8 +122,10 @@ PIPELINE: tuple[Pass, ...] = (
     _about_loops("hoist", lambda p, _: hoist_invariants(p)),
     # Loops: compute outside of iterations, or for many iterations at a time.
     _about_loops("merge_products", lambda p, _: merge_products(p)),
-    _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes, is_native_on_cpu(t)), "hoist_bytes"),
-    _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes, is_native_on_cpu(t)), "block_bytes"),
+    # Splitting changes the bits of products, so it asks for no limit of the target; lifting changes none.
+    Pass("split_products", _split_products, "structured", when=may_lift, about_loops=True),
+    _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes, lifting_rules(t)), "hoist_bytes"),
+    _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes, lifting_rules(t)), "block_bytes"),
     _about_loops("narrow", lambda p, _: narrow_products(p)),
     _about_loops("batch", lambda p, t: batch_products(p, t.has_own_kernel)),
     _about_loops("accumulate", lambda p, t: accumulate_products(p, t.has_own_kernel)),

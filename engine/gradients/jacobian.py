@@ -1,4 +1,4 @@
-"""``jacobian`` and ``batch_jacobian`` by rows; products with Jacobians and Hessians by differentiating twice."""
+"""``jacobian`` and ``batch_jacobian`` by rows; products with Hessians by differentiating twice."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
-from ..ir.typed import AsTensor, NamedFields, TensorLike
-from ..ops.support.common import shape_of, zeros_like
+from ..ir.typed import AsTensor, NamedFields
+from ..ops.support.common import shape_of
 from .api import NONE, ZERO, gradients, key_of
 from .cotangents import densify
 from .rows import stacked_gradients
@@ -96,7 +96,7 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
            [0., 4.]], dtype=float32)
     """
     y, xs = densify(convert_to_tensor(output)), nest.flatten(inputs)
-    with scopes.within(name=_nested_scope_name(name)):
+    with scopes.within(name=nested_scope_name(name)):
         flat = apply("Reshape", y, constant([-1], "int32"))
         count = apply("Cast", apply("Size", y), dtype=int64)
         rows = stacked_gradients(lambda k: flat[k], count, xs, unconnected_gradients, "rows")
@@ -106,7 +106,8 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
     return nest.pack_as(inputs, found) if nest.is_container(inputs) else found[0]
 
 
-def _nested_scope_name(name: str) -> str:
+def nested_scope_name(name: str) -> str:
+    """Return a name scope inside the current one."""
     outer = scopes.current().name
     return f"{outer}/{name}" if outer else name
 
@@ -158,7 +159,7 @@ def batch_jacobian(
     """
     y, x = convert_to_tensor(output), convert_to_tensor(inp)
     _check_batch(y, x)
-    with scopes.within(name=_nested_scope_name(name)):
+    with scopes.within(name=nested_scope_name(name)):
         width = _count_elements(shape_of(y)[1:])
         # Elements first: row k holds element k of every example.
         flat = apply("Transpose", apply("Reshape", y, apply("Stack", [shape_of(y)[0], width], axis=0)), perm=(1, 0))
@@ -228,13 +229,13 @@ def hessian_vector_product(ys: Any, xs: Any, v: Any, name: str = "hessian_vector
     array([4., 2.], dtype=float32)
     """
     values = nest.flatten(xs)
-    vectors = _match_vectors(xs, v)
-    with scopes.within(name=_nested_scope_name(name)):
+    vectors = match_vectors(xs, v)
+    with scopes.within(name=nested_scope_name(name)):
         first = [densify(g) for g in gradients(ys, values, unconnected_gradients=ZERO)]
         return [densify(g) for g in gradients(first, values, vectors, unconnected_gradients=ZERO)]
 
 
-def _match_vectors(xs: Any, v: Any) -> list[Any]:
+def match_vectors(xs: Any, v: Any) -> list[Any]:
     """Return a vector for each x: for a single x, `v` is the vector, or a list with the vector."""
     values = nest.flatten(xs)
     if not nest.is_container(xs):
@@ -249,65 +250,3 @@ def _match_vectors(xs: Any, v: Any) -> list[Any]:
             hint="give them in the order of xs, each in the shape of its x",
         )
     return vectors
-
-
-@overload
-def jvp(ys: NT, xs: Any, v: Any, name: str = "jvp") -> NT: ...
-@overload
-def jvp(ys: Tensor, xs: Any, v: Any, name: str = "jvp") -> Tensor: ...
-@overload
-def jvp(ys: list[Any], xs: Any, v: Any, name: str = "jvp") -> list[Tensor]: ...
-@overload
-def jvp(ys: tuple[TensorLike, TensorLike], xs: Any, v: Any, name: str = "jvp") -> tuple[Tensor, Tensor]: ...
-@overload
-def jvp(ys: S, xs: Any, v: Any, name: str = "jvp") -> S: ...
-@public
-def jvp(ys: Any, xs: Any, v: Any, name: str = "jvp") -> Any:
-    """Build the product of the Jacobian and vectors: how `ys` change as `xs` move along `v`.
-
-    Computed by reverse mode twice: the gradient is linear in the cotangents of `ys`, and its derivative with respect
-    to them is the product. The cost is about two gradients, whatever the numbers of elements.
-
-    Parameters
-    ----------
-    ys : Tensor or structure of Tensor
-        Of a floating or complex dtype.
-    xs : Tensor, Variable or sequence of them
-    v : array-like or sequence of them
-        For each x a tensor of its shape and dtype.
-    name : str, optional
-        Name scope of the new operations.
-
-    Returns
-    -------
-    structure
-        In the structure of `ys`: for each y a Tensor of its shape and dtype, zeros where y does not depend on `xs`.
-
-    Raises
-    ------
-    GraphError
-        If there is not one vector for each x.
-    ShapeError
-        If a vector is known to have another shape.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     x = tg.constant([1.0, 2.0])
-    ...     moved = tg.jvp(tg.stack([x[0] * x[1], x[1] ** 2.0]), x, [1.0, 10.0])
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(moved)
-    array([12., 40.], dtype=float32)
-    """
-    outputs, vectors = [convert_to_tensor(y) for y in nest.flatten(ys)], _match_vectors(xs, v)
-    with scopes.within(name=_nested_scope_name(name)):
-        # Zeros serve as well as any values: the gradient is linear in the cotangents, so its derivative ignores them.
-        cotangents = [zeros_like(y) for y in outputs]
-        back = gradients(outputs, nest.flatten(xs), cotangents)
-        pairs = [(densify(g), vector) for g, vector in zip(back, vectors, strict=True) if g is not None]
-        if pairs:
-            moved = gradients([g for g, _ in pairs], cotangents, [w for _, w in pairs], unconnected_gradients=ZERO)
-        else:
-            moved = cotangents
-    return nest.pack_as(ys, moved) if nest.is_container(ys) else moved[0]

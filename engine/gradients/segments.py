@@ -50,6 +50,8 @@ class _Segments(WhileGradient):
         rerun = Rerun.of_segment(self.op, first, stop)
         self.segment = _Segment(self, inner, rerun, first, stop)
         self.segment.build()
+        for loop in (rerun.op, self.segment.gradient):
+            loop.note(is_segment=True)
         return inner
 
     def _leave_variables(self, inner: Cotangents) -> None:

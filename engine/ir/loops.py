@@ -18,9 +18,9 @@ from ..base import dtypes
 from .operation import Operation
 from .region import Region
 from .rules.batching import Batch
-from .structured import num_results, saved_outputs
+from .structured import SavedOutput, num_results, saved_outputs
 from .tensor import Tensor
-from .traits import Effect
+from .traits import Effect, Role
 
 Array = np.ndarray[Any, Any]
 
@@ -153,6 +153,13 @@ class Loop:
             count *= 16
         return None
 
+    def surely_runs(self) -> bool:
+        """Return True if the loop is known to run an iteration, whenever the region around it runs."""
+        if self.op.notes.is_segment:
+            around = self.op.region.owner
+            return around is not None and bool(Loop(around).trip_count())
+        return bool(self.trip_count())
+
     def values(self, tensor: Tensor, count: int) -> Array | None:
         """Return the values of a scalar in the first `count` iterations, if computable from counters and constants.
 
@@ -186,6 +193,9 @@ class Loop:
         """Return the values of a counter or constant; None if the start is unknown or the counter overflows."""
         if tensor.op.is_constant:
             return tensor.op.attrs["value"] if tensor.rank == 0 else None
+        if tensor.op.role is Role.SERIES_READ and self.is_outside(tensor):
+            known = self._known_start(tensor)
+            return None if known is None else np.asarray(known, tensor.dtype.numpy)
         step = self.step(tensor) if tensor.op.is_param else None
         start = None if step is None else self._known_start(self.start(tensor))
         if start is None or step is None:
@@ -212,12 +222,30 @@ def _slope_of_result(op: Operation, slopes: list[int]) -> int | None:
 
 
 def known_start(tensor: Tensor) -> int | None:
-    """Return the value of an integer scalar: a constant, or the trip count of another loop; None if unknown."""
+    """Return the value of an integer scalar; None if unknown.
+
+    It is known of a constant, of the trip count of another loop, also if saved by a loop around that, and of a sum or
+    quotient of such values, such as a number of segments.
+    """
     op = tensor.op
     if op.is_constant and tensor.rank == 0:
         return int(op.attrs["value"])
-    saved = tensor.index - num_results(op) if op.is_while else -1
-    return Loop(op).trip_count() if saved >= 0 and saved_outputs(op)[saved].kind == "trip" else None
+    if op.role is Role.SERIES_READ:
+        saved = _saved_by_loop(op.inputs[0])
+        return None if saved is None or saved.value is None or tensor.rank != 0 else known_start(saved.value)
+    if op.type in ("Add", "FloorDiv") and tensor.dtype.is_integer and tensor.rank == 0:
+        values = [known_start(t) for t in op.inputs]
+        arrays = [None if v is None else np.asarray(v, tensor.dtype.numpy) for v in values]
+        found = _evaluate_kernel(op, arrays)
+        return None if found is None else int(found)
+    saved = _saved_by_loop(tensor)
+    return Loop(op).trip_count() if saved is not None and saved.kind == "trip" else None
+
+
+def _saved_by_loop(tensor: Tensor) -> SavedOutput | None:
+    """Return the description of a result that a While saves; None for other tensors."""
+    place = tensor.index - num_results(tensor.op) if tensor.op.is_while else -1
+    return saved_outputs(tensor.op)[place] if place >= 0 else None
 
 
 def _is_elementwise(tensor: Tensor) -> bool:

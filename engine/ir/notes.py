@@ -33,6 +33,9 @@ class PassNotes:
         Saved values of a loop may be in the host's memory: from `mark_swappable`, for lowering.
     not_native : str or None
         Reason why a loop has no native program: from `native/wrap`, for reports.
+    is_segment : bool
+        The loop has a few of the iterations that the loop around it has in all, one or more: from gradients with
+        ``checkpoint_every``, for `hoist`.
     """
 
     label: str | None = None
@@ -42,6 +45,7 @@ class PassNotes:
     forwarded: tuple[str, ...] = ()
     host_backed: bool = False
     not_native: str | None = None
+    is_segment: bool = False
 
 
 NO_NOTES = PassNotes()

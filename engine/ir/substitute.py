@@ -32,6 +32,15 @@ def count_noninput_uses(program: Program, region: Region | None = None) -> Count
     return found
 
 
+def computing_users(tensor: Tensor) -> list[Operation]:
+    """Return the operations that use a tensor, except those that only show its value to a watch.
+
+    A pass may replace a result with no other computing user: where it is watched it is computed as well, for the watch
+    alone, so that watching does not change how other results are computed.
+    """
+    return [user for user in tensor._consumers if user.outputs or "key" not in user.attrs]
+
+
 def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
     """Replace the tensors among the keys of `moved` everywhere in the program."""
     if not moved:

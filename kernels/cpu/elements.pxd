@@ -26,7 +26,8 @@ cdef struct Slot:  # an element that is a row of an array
 
 
 cdef class Rows:
-    """Elements that are rows of one array, with one writer and one first reader. A Rows object never changes."""
+    """Elements which are rows of an array, with a single writer and a single first reader. A Rows object never changes.
+    """
     cdef Slot* slots
     cdef int64_t count  # of elements
     cdef object array  # plain; None as long as nothing is written, and once all is cleared

@@ -82,7 +82,7 @@ cdef fused real:
 
 
 cdef inline bint _as_matrix(ArrayObject* array, bint transposed, Matrix* found) noexcept nogil:
-    """Describe an operand; return False if it is not a matrix that lies in memory row by row or column by column."""
+    """Describe an operand; return False unless the operand is a matrix stored row by row or column by column."""
     cdef bint by_rows
     if array == NULL or not is_usable(array) or PyArray_NDIM(array) != 2:
         return False
@@ -168,7 +168,7 @@ cdef inline bint _is_long(const Product* p) noexcept nogil:
 
 
 cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept nogil:
-    """Return True if columns are packed as they are used, because they must be or because that pays."""
+    """Return True if columns are packed as they are used, where necessary or profitable."""
     cdef int64_t step = <int64_t>p.b.columns * size
     if p.b.transposed or rows >= PLENTY and step > PANEL_BYTES:
         return True
@@ -176,7 +176,7 @@ cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept no
 
 
 cdef inline int64_t _piece_bytes(const Product* p, int size) noexcept nogil:
-    """Return the bytes of the second factor that are multiplied at a time."""
+    """Return the bytes of the second factor multiplied at a time."""
     return size * p.b.columns * min(_terms(p), <int64_t>MOST_INNER)
 
 
@@ -215,7 +215,7 @@ cdef void _multiply_block(
 
 
 cdef inline void _advance(Matrix* matrix, bint by_rows, int count, int size) noexcept nogil:
-    """Leave out the first rows or columns of a matrix as it is multiplied."""
+    """Leave out the first rows or columns of a matrix, in the orientation of the multiplication."""
     matrix.data = <char*>matrix.data + <size_t>count * size * (matrix.columns if by_rows != matrix.transposed else 1)
 
 
@@ -269,7 +269,7 @@ cdef void _multiply_few(const Product* p, int size) noexcept nogil:
 
 
 cdef inline void _part(const Product* p, int part, int parts, real* product) noexcept nogil:
-    """Compute one part of a product: some columns, or some rows if there are more of these."""
+    """Compute a part of a product: some columns, or some rows if there are more of these."""
     cdef bint by_rows = p.rows > p.columns
     cdef int whole = p.rows if by_rows else p.columns
     cdef int start = _bound(whole, part, parts)
@@ -291,7 +291,7 @@ cdef void _part_double(const void* product, int part, int parts) noexcept nogil:
 
 cdef inline int _place(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Product* p) except -1:
-    """Make room for a product: a new array, or its addend if that has no other owner."""
+    """Make room for a product: a new array, or its addend if nothing else owns the addend."""
     cdef cnp.npy_intp dims[2]
     cdef ArrayObject* total = plain_in(inputs[2]) if p.adds else NULL
     dims[0], dims[1] = p.rows, p.columns
@@ -311,7 +311,7 @@ cdef inline int _place(
 cdef inline int _multiply(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work,
         real* _) except -1:
-    """Multiply two matrices, and add a third; return 0, with nothing done, if they are not ones that BLAS takes."""
+    """Multiply two plain matrices, and add a third; return 0, with nothing done, for other or empty operands."""
     cdef Product* p = <Product*>work.arguments
     if not _as_matrix(array_in(inputs[0]), node.params[0], &p.a):
         return 0
@@ -344,7 +344,7 @@ cdef double product_cost(int64_t rows, int64_t inner, int64_t columns, size_t it
 
 
 cdef inline int _compute(const Table* table, Product* p, Work* work, real* _) except -1 nogil:
-    """Compute a product, the work's arguments, or leave that to be done."""
+    """Compute a product, the work's arguments, or leave the computation as work."""
     cdef double cost = product_cost(p.rows, _terms(p), p.columns, sizeof(real))
     if not _is_own(p) and <int64_t>p.rows * p.columns * _terms(p) > TINY:
         require_blas()
@@ -363,8 +363,8 @@ cdef int multiply_columns(
         ArrayObject* total, const void* before, Work* work) except -1 nogil:
     """Add the product of the first `rows` rows of `a`, transposed, and of `b` to `total`, or leave the work to be done.
 
-    All are plain matrices of one floating-point type, which fit. The rows go on in `more_a` and `more_b` unless these
-    are NULL. The initial total is its own value, or that at `before` unless NULL.
+    All are plain matrices of the same floating-point type and of matching sizes. The rows go on in `more_a` and
+    `more_b` unless these are NULL. The initial total is the value of `total`, or the value at `before` unless NULL.
     """
     cdef Product* p = <Product*>work.arguments
     p.more_a = p.more_b = p.packed = NULL
@@ -426,15 +426,15 @@ cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexc
 
 
 cdef object pack_once(Compute compute, uint64_t* arguments, int64_t times):
-    """Pack the constant second factor of a product that is left, if packing pays.
+    """Pack the constant second factor of a product left as work, if packing pays.
 
-    It does where it would be packed each time, or is used for many rows in all. Returns the memory that holds the
+    Packing pays where the factor would be packed each time, or is used for many rows in all. Returns the memory of the
     panels then, else None.
 
     Parameters
     ----------
     times : int
-        How often the product is computed, about; 0 if that is not known.
+        How often the product is computed, about; 0 if not known.
     """
     cdef Product* p = <Product*>arguments
     cdef int size = sizeof(float) if compute == _part_float else sizeof(double)
@@ -464,13 +464,18 @@ cdef int _multiply_double(
 
 
 cpdef int vector_bits() noexcept nogil:
-    """Return the bits of the vectors that products compute with, 0 where BLAS computes them."""
+    """Return the bits of the vectors used by products, 0 where BLAS computes them."""
     return _bits
 
 
 def is_own_product(int64_t terms):
     """Return True if sums of `terms` terms are computed by vector instructions of our own, and in one piece."""
     return _bits > 0 and terms <= MOST_INNER
+
+
+def has_equal_rows(int64_t terms, int64_t columns):
+    """Return True if a row of a product of floats has the same bits for any number of rows: not those of BLAS."""
+    return _bits > 0 and (terms <= MOST_INNER or columns >= FEW)
 
 
 def limit_vectors(int bits):

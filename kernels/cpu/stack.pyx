@@ -1,6 +1,6 @@
-"""The kernel that joins the elements of a TensorArray after a loop.
+"""The kernel to join the elements of a TensorArray after a loop.
 
-Many small copies into one large array, whose pages the system may have to find first: left to the workers.
+Many small copies into a large array, whose pages the system may have to find first: left to the workers.
 """
 
 cimport numpy as cnp
@@ -59,7 +59,7 @@ cdef void _copy(const void* arguments, int part, int parts) noexcept nogil:
 
 
 cdef int _join(const Table* table, list arrays, ArrayObject* whole, Work* work, Value* output) except -1:
-    """Copy plain arrays one after the other into a whole that has room for all, or leave the work to be done."""
+    """Copy plain arrays in order into a whole with room for all, or leave the copy as work."""
     cdef Pieces* pieces = <Pieces*>work.arguments
     cdef char* target = <char*>PyArray_DATA(whole)
     cdef ArrayObject* each
@@ -78,7 +78,7 @@ cdef int _join(const Table* table, list arrays, ArrayObject* whole, Work* work, 
 
 cdef int _stack_elements(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Read all elements of an array as rows of one."""
+    """Read all elements of a TensorArray as rows of a single array."""
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef int64_t iteration = iteration_of(&table.frames[node.frame], inputs - node.slot).number
     cdef ArrayObject* first
@@ -102,7 +102,7 @@ cdef int _stack_elements(
 cdef int _stack_rows(
         const Table* table, const Node* node, Elements array, int64_t iteration, Counters* live, Work* work,
         Value* output) except -1:
-    """Read all elements of an array that are rows of another: the other if it was made for them, else a copy."""
+    """Read all elements of a TensorArray which are rows of an array: the array itself if made for them, else a copy."""
     cdef ArrayObject* found = <ArrayObject*><PyObject*>array.rows.array
     cdef ArrayObject* whole
     if <PyObject*>PyArray_DESCR(found) != output_type(table, node, 0).descr:
@@ -118,7 +118,7 @@ cdef int _stack_rows(
 
 
 cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:
-    """Return the first element if all can be read and are plain arrays of one shape and type, else NULL."""
+    """Return the first element if all can be read and are plain arrays of equal shape and type, else NULL."""
     cdef ArrayObject* first = NULL
     cdef ArrayObject* each
     if array.closed:
@@ -135,7 +135,7 @@ cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:
 
 
 cdef Native _find_stack(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the kernel of TensorArrayStack, NULL for elements that are no numbers."""
+    """Return the kernel of TensorArrayStack, NULL for elements other than numbers."""
     if outputs[0] is None or outputs[0].kind not in "biufc":
         return NULL
     return _stack_elements

@@ -62,6 +62,8 @@ cdef class CompiledProgram:
     cdef double spent  # nanoseconds that runs took
     cdef list compilations  # of runs: signature and Compilation
     cdef readonly tuple called  # names of the operations whose Python kernels the last recorded run calls
+    cdef readonly tuple traced  # names of the operations whose Python kernels became steps of that run
+    cdef readonly dict untraced  # by name of an operation: why its Python kernel could not become steps
     cdef dict counted  # by name of a loop: number of runs, and of iterations begun, in runs that did not give up
 
     cdef object source_of(self, const Instruction* each)

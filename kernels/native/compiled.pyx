@@ -37,7 +37,7 @@ cdef class CompiledProgram:
     def __init__(self, program):
         cdef int i
         self.program, self.arena, self.kept, self.counted, self.compilations = program, Arena(), [], {}, []
-        self.called = ()
+        self.called, self.traced, self.untraced = (), (), {}
         self.num_registers = len(program.registers)
         self.num_cells = 2 * self.num_registers + sum([len(each.inputs) for each in program.instructions])
         self.num_instructions = len(program.instructions)
@@ -60,8 +60,8 @@ cdef class CompiledProgram:
 
     @property
     def counts(self):
-        """Number of runs of each loop, by name, and of the iterations that it began, the last ones being a predicate
-        only.
+        """Number of runs of each loop, by name, and of the iterations begun by them, with a predicate only in the last
+        of each run.
         """
         return self.counted
 
@@ -70,7 +70,7 @@ cdef class CompiledProgram:
         return self.program.instructions[each - self.instructions]
 
     cdef str name_of(self, const Instruction* each):
-        """Return the name of the operation that an instruction comes from."""
+        """Return the name of the operation of an instruction."""
         return self.source_of(each).name
 
 

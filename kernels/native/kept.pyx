@@ -1,9 +1,9 @@
-"""Runs that are kept for other inputs of the same shapes: runs of clusters, which have no loops, and of small loops.
+"""Runs kept for other inputs of the same shapes: runs of clusters, which have no loops, and of small loops.
 
-To record a run costs more than to run the operations of a cluster on the step machine, or a few thousand iterations of a
-small loop. So inputs are copied to memory of the run, and results from there to arrays of their own: no other code
+To record a run costs more than to run the operations of a cluster on the step machine, or a few thousand iterations of
+a small loop. So inputs are copied to memory of the run, and results from there to arrays of their own: no other code
 sees the memory of a run. Series are new in each run, and a kept run refers to none; a sum of products is
-copied as arrays are. A run under way is not in the list of kept runs; other calls meanwhile record one more.
+copied as arrays are. A run under way is not in the list of kept runs; other calls meanwhile record another run.
 
 See docs/design/0029-clusters.md.
 """
@@ -42,7 +42,7 @@ cdef enum:
 
 
 cdef class KeptRuns:
-    """The runs of a program that are not under way.
+    """The runs of a program, except runs under way.
 
     Its program does not know of them, since each of them knows the program.
     """
@@ -53,7 +53,8 @@ cdef class KeptRuns:
 
 cdef int run_cluster(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Run a cluster at once; output true and the results, or false if it does not fit the inputs, or gave up."""
+    """Run a cluster at once; output true and the results, or false if the cluster does not fit the inputs, or gave up.
+    """
     cdef CompiledProgram program = <CompiledProgram><void*>node.params[0]
     cdef KeptRuns kept = <KeptRuns><void*>node.params[1]
     cdef Run run = _take(kept, program, inputs)
@@ -112,7 +113,7 @@ cdef bint _may_record(KeptRuns kept, CompiledProgram program) except -1:
 
 
 cdef Run _record_cluster(CompiledProgram program, const Value* inputs):
-    """Return a run for inputs of the same shapes; its `reason` is set if it must not be used."""
+    """Return a run for inputs of the same shapes; its `reason` is set if the run must not be used."""
     cdef Run run = record(program, inputs, True)
     if run.reason is None and (run.is_long or run.cost >= LONG_STEP):
         run.reason = f"it takes {1e-3 * run.cost:.0f} us, so that others should have their turn meanwhile"
@@ -120,7 +121,7 @@ cdef Run _record_cluster(CompiledProgram program, const Value* inputs):
 
 
 cdef Run run_of_loop(KeptRuns kept, CompiledProgram program, const Value* inputs):
-    """Return a run of a loop for its inputs, at its beginning; its `reason` is set if it must not be used."""
+    """Return a run of a loop for its inputs, at its beginning; its `reason` is set if the run must not be used."""
     cdef Run run
     if not program.keeps_runs or not _are_small(program, inputs):
         return record(program, inputs, False)
@@ -136,7 +137,7 @@ cdef Run run_of_loop(KeptRuns kept, CompiledProgram program, const Value* inputs
 
 
 cdef bint _begin(Run run, const Value* inputs) except -1:
-    """Start a kept run with its inputs; return False if it does not fit the values in their series."""
+    """Start a kept run with its inputs; return False if the run does not fit the values in their series."""
     _copy_in(run, inputs)
     run.execution.at = 0
     run.trips = trips_of(run)
@@ -150,7 +151,7 @@ cdef bint _begin(Run run, const Value* inputs) except -1:
 cdef bint _may_be_kept(Run run) except -1:
     """Return True if a run of a loop can be used for other inputs too, and saves time compared to recording.
 
-    A run that calls kernels is not kept: one that knows its inputs may not need to.
+    A run with calls of kernels is not kept: a run recorded for known inputs may not need these calls.
     """
     return not run.calls and not run.is_long and not run.is_shared and may_see_others(run) and may_add_to_others(run) and _is_small(run)
 
@@ -175,7 +176,7 @@ cdef bint _are_small(CompiledProgram program, const Value* inputs) except -1:
 
 
 cdef bint _is_small(Run run) except -1:
-    """Return True if a run holds little memory, and copies no values that another one would exchange."""
+    """Return True if a run holds little memory, and copies no values which another run would exchange."""
     cdef Py_ssize_t size = sum([each.nbytes for each in run.kept if isinstance(each, cnp.ndarray)])
     cdef ProductSum each_sum
     cdef ArrayObject* array
@@ -193,7 +194,7 @@ cdef bint _is_small(Run run) except -1:
 
 
 cdef Run _take(KeptRuns kept, CompiledProgram program, const Value* inputs):
-    """Take the last used of the kept runs that fit such inputs, or return None."""
+    """Take the most recently used of the kept runs for such inputs, or return None."""
     cdef Py_ssize_t i
     for i in range(len(kept.idle) - 1, -1, -1):
         if _fits(<Run>kept.idle[i], program, inputs):
@@ -202,7 +203,7 @@ cdef Run _take(KeptRuns kept, CompiledProgram program, const Value* inputs):
 
 
 cdef int put_back(KeptRuns kept, Run run) except -1:
-    """Keep a run, without its series; beyond the limit the least recently used one is dropped."""
+    """Keep a run, without its series; beyond the limit the least recently used run is dropped."""
     cdef Register* register
     cdef int i
     forget_series(run)

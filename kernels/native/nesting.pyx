@@ -1,7 +1,7 @@
-"""Series that a run of a native program writes to the slots of other series: values saved by a loop in a loop.
+"""Series written by a run of a native program to the slots of other series: values saved by a loop in a loop.
 
-All values that an inner loop saves in a run go to one series, one run of the loop after the other. The slots of each
-run are noted on the way; each of these parts is a series of its own when the run is over.
+All values saved by an inner loop in a run go to a single series, in the order of the runs of the loop. The slots of
+each run are noted on the way; each of these parts is a series of its own when the run is over.
 """
 
 cimport cython
@@ -29,7 +29,7 @@ cdef struct Parts:
 
 @cython.no_gc
 cdef class Nest:
-    """The parts of a series that are in slots of another."""
+    """The parts of a series in slots of another series."""
     cdef Parts parts
     cdef Series inner
     cdef Series outer
@@ -39,7 +39,7 @@ cdef class Nest:
 
 
 cdef int record_nest(Run run, const Instruction* each) except -1:
-    """Record that the slots written since some number are a series of their own."""
+    """Record the slots written since some number as a series of their own."""
     cdef Nest nest = Nest()
     cdef Step* step = add_step(run, CALL)
     cdef int k

@@ -92,6 +92,8 @@ class Computation:
         The kernel to call where no C kernel leaves work that can be repeated.
     is_called : bool
         True if there is no C kernel.
+    sizes : tuple of int
+        Inputs whose values may determine the shapes of the outputs.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Computation:
     reads: tuple[int, ...] = ()
     kernel: PythonKernel | None = None
     is_called: bool = False
+    sizes: tuple[int, ...] = ()
     stateful: bool = field(default=False, init=False)
 
     def to_attribute(self) -> tuple[Any, ...]:
@@ -115,6 +118,7 @@ class Computation:
             self.reads,
             self.kernel,
             self.is_called,
+            self.sizes,
         )
 
     @classmethod
@@ -202,6 +206,8 @@ class NativeProgram:
         the run's own memory.
     keeps_runs : bool
         False where memory has a limit: a run that is kept for later inputs holds memory.
+    sizes : tuple of int
+        Registers whose values may determine shapes, and should be known when a run is recorded.
     """
 
     name: str
@@ -215,6 +221,7 @@ class NativeProgram:
     compile_after: float | None = None
     is_cluster: bool = False
     keeps_runs: bool = True
+    sizes: tuple[int, ...] = ()
     native: bool = field(default=True, init=False)
     loops: bool = field(default=True, init=False)
 
@@ -232,6 +239,7 @@ class NativeProgram:
             self.compile_after,
             self.is_cluster,
             self.keeps_runs,
+            self.sizes,
         )
 
     @classmethod

@@ -1,9 +1,9 @@
-"""Recording of a run's steps: the works that the kernels of a program leave for the arrays of this run.
+"""Recording of a run's steps: the works left by the kernels of a program for the arrays of this run.
 
-A kernel that is called with ``Table.at_once`` 0 makes room for its results and leaves the rest as a Work, a function
+A kernel called with ``Table.at_once`` 0 makes room for its results and leaves the rest as a Work, a function
 over plain memory. So each operation of a program is called once, on arrays with fixed addresses for the whole run,
-and its work is a step: to be done again in each iteration, on the elements of the arrays by then. Elements without
-dimensions that change have a cell, an array for kernels. Values that do not change are computed while recording.
+and its work is a step: to be done again in each iteration, on the elements of the arrays by then. Changing elements
+without dimensions have a cell, an array for kernels. Constant values are computed while recording.
 
 See docs/design/0025-native-loops.md.
 """
@@ -54,7 +54,7 @@ cdef enum:
 
 
 cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
-    """Return a run of a program for its inputs, or for others like them; its `reason` is set if it cannot be recorded.
+    """Return a run of a program for its inputs, or for others like them; its `reason` is set if recording fails.
     """
     cdef Run run = Run(program)
     run.has_homes = for_others
@@ -63,7 +63,7 @@ cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
         run.trips = 0 if for_others else trips_of(run)  # the inputs of others are not there yet
         _record_all(run)
         place_rows(run)
-        program.called = names_of_calls(run)
+        program.called, program.traced = names_of_calls(run), tuple(run.traced)
     except Refusal as refusal:
         run.reason = str(refusal)
         return run
@@ -72,7 +72,7 @@ cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
 
 
 cdef int64_t trips_of(Run run) except -1:
-    """Return how often the outermost loop runs, about; 0 if that is not known."""
+    """Return how often the outermost loop runs, about; 0 if not known."""
     cdef int64_t first, limit, step
     if run.program.program.trips is None:
         return 0
@@ -123,7 +123,7 @@ cdef int _open(Run run, const Value* inputs) except -1:
 
 
 cdef int _bring_in(Run run, Register* register, Value value) except -1:
-    """Set a register to a value that stays the same."""
+    """Set a register to a constant value."""
     if value.form == EMPTY:
         raise Refusal("an input is no NumPy array")
     if value.form == OBJECT and not PyArray_CheckExact(array_in(value)):
@@ -139,7 +139,7 @@ cdef int _bring_in(Run run, Register* register, Value value) except -1:
 
 
 cdef int _record_all(Run run) except -1:
-    """Record the instructions one after the other, then point the jumps at steps."""
+    """Record the instructions in order, then point the jumps at steps."""
     cdef CompiledProgram program = run.program
     cdef int* first = <int*>run.arena.take(program.num_instructions + 1, sizeof(int))
     cdef Value* inputs = <Value*>run.arena.take(program.table.most_inputs, sizeof(Value))
@@ -218,7 +218,7 @@ cdef char* _element(Run run, int number) except NULL:
 
 
 cdef int _compute(Run run, Instruction* each, Value* inputs, Value* outputs) except -1:
-    """Record an operation, or compute it now if all iterations have the same result."""
+    """Record an operation, or compute its result now if all iterations have the same result."""
     cdef bint known = True
     cdef bint elements = True
     cdef Register* register
@@ -288,7 +288,7 @@ cdef int _compute_element(Run run, Instruction* each, bint known) except -1:
 
 
 cdef int _compute_arrays(Run run, Instruction* each, Value* inputs, Value* outputs, bint known) except -1:
-    """Call the kernel of an operation and record the work that it leaves, or do the work now."""
+    """Call the kernel of an operation and record the work left by the kernel, or do the work now."""
     cdef Node* node = each.node
     cdef Work work
     cdef int k
@@ -317,7 +317,7 @@ cdef int _compute_arrays(Run run, Instruction* each, Value* inputs, Value* outpu
 
 
 cdef bint _prepare(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work, bint known) except -1:
-    """Call the C kernel of an operation; return False, without outputs, if it leaves no work that can be repeated."""
+    """Call the C kernel of an operation; return False, without outputs, if there is no repeatable work."""
     cdef int k
     if each.node.native == NULL and each.node.loop == NULL:
         return False
@@ -344,7 +344,7 @@ cdef Value _as_input(Run run, int number) except *:
 
 
 cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
-    """Box the unboxed inputs of a kernel that treats all elements alike; return False if there are none."""
+    """Box the unboxed inputs of a kernel, except inputs read by the kernel itself; return False if there are none."""
     cdef bint any_boxed = False
     cdef Value boxed
     cdef char* cell
@@ -363,7 +363,7 @@ cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
 
 
 cdef int _call(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work) except -1:
-    """Call the kernel of an operation. It may overwrite inputs that no other instruction reads any more."""
+    """Call the kernel of an operation. The kernel may overwrite inputs which no other instruction reads any more."""
     cdef bint raises = each.node.loop_raises
     cdef int prepared = 0
     cdef int k
@@ -388,7 +388,7 @@ cdef int _call(Run run, Instruction* each, Value* inputs, Value* outputs, Work* 
 
 
 cdef bint _may_be_overwritten(Run run, const Instruction* each, int k) noexcept:
-    """Return True if a result may overwrite an input: it changes, and this is its last and only read."""
+    """Return True if a result may overwrite an input: the input changes, and this is its last and only read."""
     cdef int i
     cdef const Register* register = &run.registers[each.inputs[k]]
     if not each.last[k] or register.is_known or register.is_row:
@@ -455,7 +455,7 @@ cdef int _take_element(Run run, int number) except -1:
 
 
 cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value* outputs, Work* work) except -1:
-    """Record the work that a kernel has left as a step; long work is shared, or left to the step machine."""
+    """Record the work left by a kernel as a step; long work is shared, or left to the step machine."""
     cdef Register* first = &run.registers[each.outputs[0]]
     cdef bint unboxed = first.value.form == EMPTY
     cdef int k
@@ -490,7 +490,7 @@ cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value
 
 
 cdef int _retire(Run run, Register* register) except -1:
-    """Empty a register that nothing reads any more; its memory stays, since the steps use it."""
+    """Empty a register after its last read; its memory stays, since the steps use it."""
     if register.value.form != OBJECT or register.is_known or register.is_home:
         return 0
     if Py_REFCNT(array_in(register.value)) == 1:

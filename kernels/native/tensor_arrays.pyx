@@ -1,7 +1,7 @@
 """TensorArrays whose elements are read and written by a run of a native program.
 
-The run notes the addresses of elements and writes to memory of its own. The arrays themselves change when it is over,
-so that a run that gives up leaves them unchanged.
+The run notes the addresses of elements and writes to memory of its own. The arrays themselves change when the run is
+over: a run which gives up leaves them unchanged.
 """
 
 cimport cython
@@ -101,7 +101,7 @@ cdef int _take_slots(Run run, State* state, int64_t count) except -1:
 
 
 cdef int grow_tensor_arrays(Run run) except -1:
-    """Make room where an element is to be written after the last one."""
+    """Make room where an element is to be written after the last element."""
     cdef TensorArrayRun array
     cdef int64_t i, size
     cdef char* old
@@ -122,7 +122,7 @@ cdef int grow_tensor_arrays(Run run) except -1:
 
 
 cdef int _find_rows(Run run, TensorArrayRun made) except -1:
-    """Copy the slots of elements that are rows of one array."""
+    """Copy the slots of elements which are rows of a single array."""
     memcpy(made.state.slots, made.rows.slots, made.rows.count * sizeof(Slot))
     if made.rows.shape is not None:
         made.shape, made.is_known = made.rows.shape, True
@@ -132,7 +132,7 @@ cdef int _find_rows(Run run, TensorArrayRun made) except -1:
 
 
 cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except -1:
-    """Note the address of an element; its array is kept, so that the address stays valid."""
+    """Note the address of an element; its array is kept, for the address to stay valid."""
     cdef ArrayObject* array = <ArrayObject*><PyObject*>element.value
     made.state.slots[i].done = (WRITTEN if element.shape is not None else 0) | (
         READ if element.reader_name is not None else 0)
@@ -233,7 +233,7 @@ cdef Step* _step(Run run, const Instruction* each, TensorArrayRun array, Act act
 
 
 cdef Verdict _get(const Step* step) noexcept nogil:
-    """Read an element; return NO if it has no value."""
+    """Read an element; return NO for an element without a value."""
     cdef State* array = <State*>step.operands[0]
     cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
     cdef Slot* slot = &array.slots[index]
@@ -279,7 +279,7 @@ cdef Transfer transfer_in(const Step* step) noexcept nogil:
 
 
 cdef bint are_as_found(Run run) except -1:
-    """Return True if no other code has accessed the elements meanwhile that a run, now over, has accessed."""
+    """Return True if no other code has meanwhile accessed the elements accessed by a finished run."""
     cdef TensorArrayRun array
     cdef Element element
     cdef int64_t i, count
@@ -309,7 +309,7 @@ cdef bint _is_writable(Elements elements, Element element) except -1:
 
 
 cdef int close_tensor_arrays(Run run) except -1:
-    """Apply the accesses of a run that is over to the arrays."""
+    """Apply the accesses of a finished run to the arrays."""
     cdef TensorArrayRun array
     cdef State* state
     cdef int64_t i, last
@@ -332,7 +332,8 @@ cdef int close_tensor_arrays(Run run) except -1:
 
 
 cdef bint _leave_rows(TensorArrayRun array, int64_t written) except -1:
-    """Store the elements, of which at most `written` were written, as rows of one array; return False if they are none.
+    """Store the elements, of which at most `written` were written, as rows of a single array; return False if they are
+    none.
     """
     cdef Rows found = array.rows
     cdef Rows made

@@ -22,12 +22,10 @@ from ...ir.rules.batching import taken_row
 from ...ir.structured import add_variable, saved_outputs
 from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
-from .liftable import Choice, IsNative, Liftable, choose_products
-from .products import nbytes
-from .split_matmul import split_products
+from .liftable import Choice, Liftable, LiftingRules, choose_products
 
 
-def lift_products(program: Program, most_bytes: int, is_native: IsNative) -> Program:
+def lift_products(program: Program, most_bytes: int, rules: LiftingRules) -> Program:
     """Return the program with products of rows before their loops; `program` is used up.
 
     Parameters
@@ -35,15 +33,14 @@ def lift_products(program: Program, most_bytes: int, is_native: IsNative) -> Pro
     program : Program
     most_bytes : int
         Most bytes of all rows read by a loop.
-    is_native : callable
-        ``is_native(op)`` is True if a loop will become a native program.
+    rules : LiftingRules
     """
     changed = False
     for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
         # All rows at once would take the memory that swapping or recomputation saves.
         count = None if saves_memory(op) else Loop(op).trip_count()
         if count:
-            changed |= _Fission(program, Loop(op), count, is_native).run(most_bytes // count)
+            changed |= _Fission(program, Loop(op), count, rules).run(most_bytes // count)
     return copy_program(program) if changed else program
 
 
@@ -66,27 +63,25 @@ class _Fission:
     loop : Loop
     count : int
         Number of iterations.
-    is_native : callable
+    rules : LiftingRules
     """
 
-    def __init__(self, program: Program, loop: Loop, count: int, is_native: IsNative) -> None:
+    def __init__(self, program: Program, loop: Loop, count: int, rules: LiftingRules) -> None:
         self.program = program
         self.loop = loop
         self.count = count
-        self.is_native = is_native
+        self.rules = rules
 
     def run(self, most: int) -> bool:
         """Lift operations worth lifting, with results of at most `most` bytes per iteration; return True if any."""
         liftable = self._make_liftable()
-        if split_products(self.program, liftable, True, lambda t: nbytes(t) <= most):
-            liftable = self._make_liftable()
         choice = choose_products(liftable, count_noninput_uses(self.program, self.loop.body), most)
         if choice is not None:
             self._lift_operations(liftable, choice)
         return choice is not None
 
     def _make_liftable(self) -> Liftable:
-        return Liftable(self.loop, self.loop.body, self._takes_row, is_native=self.is_native)
+        return Liftable(self.loop, self.loop.body, self._takes_row, rules=self.rules)
 
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
         """Return True if all row numbers are valid and distinct."""

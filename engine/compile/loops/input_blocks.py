@@ -31,16 +31,15 @@ from ...ir.substitute import count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from .fission import new_counter, recomputes, row_of
-from .liftable import Choice, IsNative, Liftable, choose_products
+from .liftable import Choice, Liftable, LiftingRules, choose_products
 from .mark_swappable import is_unstacked_only
 from .products import nbytes
-from .split_matmul import split_products
 
 _ROWS = 1024  # rows of a matrix beyond which a product is hardly faster for more
 _SMALL = 1 << 14  # bytes of a row below which a copy of each row is hardly slower than one of a block
 
 
-def compute_in_blocks(program: Program, block_bytes: int, is_native: IsNative) -> Program:
+def compute_in_blocks(program: Program, block_bytes: int, rules: LiftingRules) -> Program:
     """Return the program with rows read and multiplied in blocks; `program` is used up.
 
     Parameters
@@ -48,15 +47,14 @@ def compute_in_blocks(program: Program, block_bytes: int, is_native: IsNative) -
     program : Program
     block_bytes : int
         Most bytes of all blocks of a loop together.
-    is_native : callable
-        ``is_native(op)`` is True if a loop will become a native program.
+    rules : LiftingRules
     """
     changed = False
     for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
         if op.attrs["swap_memory"]:
-            changed |= _HostBlocks(program, Loop(op), is_native).run(block_bytes)
+            changed |= _HostBlocks(program, Loop(op), rules).run(block_bytes)
         elif not recomputes(op):
-            changed |= _Blocks(program, Loop(op), is_native).run(block_bytes)
+            changed |= _Blocks(program, Loop(op), rules).run(block_bytes)
     return copy_program(program) if changed else program
 
 
@@ -67,20 +65,18 @@ class _Blocks:
     ----------
     program : Program
     loop : Loop
-    is_native : callable
+    rules : LiftingRules
     """
 
-    def __init__(self, program: Program, loop: Loop, is_native: IsNative) -> None:
+    def __init__(self, program: Program, loop: Loop, rules: LiftingRules) -> None:
         self.program = program
         self.loop = loop
-        self.is_native = is_native
+        self.rules = rules
         self.is_counted = is_counted(loop.op)
 
     def run(self, most: int) -> bool:
         """Compute the worthwhile operations in blocks; return True if there are any."""
         liftable = self._make_liftable()
-        if split_products(self.program, liftable, self.is_counted, lambda t: 2 * nbytes(t) <= most):
-            liftable = self._make_liftable()
         kept = count_noninput_uses(self.program, self.loop.body)
         choice = self._choose_operations(liftable, kept, most)
         if choice is None or not any(liftable.varies[t] for t in choice.results):
@@ -91,8 +87,7 @@ class _Blocks:
         return count > 1
 
     def _make_liftable(self) -> Liftable:
-        may_fail, is_native = self.is_counted, self.is_native
-        return Liftable(self.loop, self.loop.body, self._takes_row, may_fail=may_fail, is_native=is_native)
+        return Liftable(self.loop, self.loop.body, self._takes_row, may_fail=self.is_counted, rules=self.rules)
 
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
         """Return True if the row number starts in range and grows by 1 per iteration."""
@@ -231,7 +226,8 @@ class _HostBlocks(_Blocks):
         return start is not None and start >= 0
 
     def _make_liftable(self) -> Liftable:
-        return Liftable(self.loop, self.loop.body, self._takes_row, takes_counters=False)
+        rules = LiftingRules(keeps_bits=self.rules.keeps_bits)  # loops under swap are not native
+        return Liftable(self.loop, self.loop.body, self._takes_row, takes_counters=False, rules=rules)
 
     def _choose_operations(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
         """Return products and large rows of feeds to read in blocks, None unless a single counter reads all rows."""

@@ -22,10 +22,26 @@ from ...ir.structured import is_structured
 from ...ir.tensor import Tensor
 from ...ir.topological import topological_order
 from ...ir.traits import Effect
-from .products import WORTH, is_fast_in_loop, is_product, nbytes, work
+from .products import WORTH, is_equal_in_blocks, is_fast_in_loop, is_matmul, is_product, nbytes, work
 
 IsNative = Callable[[Operation], bool]
 TakesRow = Callable[[Operation, Tensor, Tensor], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class LiftingRules:
+    """Rules for products, by target.
+
+    Attributes
+    ----------
+    is_native : callable
+        ``is_native(op)`` is True if a loop will become a native program.
+    keeps_bits : bool
+        True if a product stays in its loop unless its bits are the same for any number of rows at once.
+    """
+
+    is_native: IsNative = lambda loop: False
+    keeps_bits: bool = False
 
 
 class Liftable:
@@ -43,8 +59,7 @@ class Liftable:
         True if fallible operations may be computed for iterations that perhaps never run.
     takes_counters : bool
         True if the values of counters are available for many iterations at once.
-    is_native : callable
-        ``is_native(op)`` is True if a loop will become a native program.
+    rules : LiftingRules, optional
 
     Attributes
     ----------
@@ -63,10 +78,10 @@ class Liftable:
         takes_row: TakesRow,
         may_fail: bool = True,
         takes_counters: bool = True,
-        is_native: IsNative = lambda loop: False,
+        rules: LiftingRules = LiftingRules(),
     ) -> None:
         self.loop = loop
-        self._is_native = is_native
+        self._rules = rules
         self.may_fail = may_fail
         self.takes_counters = takes_counters
         self.varies: dict[Tensor, bool] = {}
@@ -95,18 +110,13 @@ class Liftable:
         # If both factors vary, no weights stay in a cache: a product in the loop is fast with one varying factor only.
         return all(kinds) or not any(self._is_fast(op, side) for side in (0, 1) if kinds[side])
 
-    def kind_if_worth(self, op: Operation, side: int, part: Tensor, multiplications: int) -> bool | None:
-        """Return the kind of a part of a product's factor; None if multiplying before the loop is no faster."""
-        varies = self.kind(part)
-        return None if multiplications < WORTH or (varies and self._is_fast(op, side)) else varies
-
     def _is_fast(self, op: Operation, side: int) -> bool:
         """Return True if a product of which only this factor varies is as fast inside the loop."""
         return is_fast_in_loop(op, side) and self._stays_native
 
     @cached_property
     def _stays_native(self) -> bool:
-        return self._is_native(self.loop.op)
+        return self._rules.is_native(self.loop.op)
 
     def _operands_vary(self, op: Operation) -> bool | None:
         """Return True if operands differ between iterations, False if not; None if the operation cannot be lifted."""
@@ -121,6 +131,8 @@ class Liftable:
         # Invariant, so computed once and without a batch rule.
         if not any(kinds):
             return False
+        if self._rules.keeps_bits and is_matmul(op) and not (is_product(op) and is_equal_in_blocks(op)):
+            return None
         batch = op.rule(Batch)
         emit = None if batch is None else batch.rule(op, [bool(kind) for kind in kinds])
         if emit is None:

@@ -18,10 +18,10 @@ from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.structured import add_variable
-from ...ir.substitute import count_noninput_uses, substitute
+from ...ir.substitute import computing_users, count_noninput_uses, substitute
 from ...ir.tensor import Tensor
 from .products import inner_axis, is_product
-from .weight_gradients import running_sums
+from .weight_gradients import passed_variables, running_sums
 
 _SIDES = (0, 1)
 
@@ -72,7 +72,8 @@ class _Merging:
             groups: dict[tuple[Any, ...], list[tuple[int, Operation]]] = defaultdict(list)
             for i, term in running_sums(loop.op):
                 if is_product(term.op) and term.shape == loop.body.params[i].shape == loop.op.inputs[i].shape:
-                    groups[term.op.inputs[side], term.op.device, *term.op.attrs.values()].append((i, term.op))
+                    around = tuple(op for op, _ in passed_variables(loop.op, i))
+                    groups[around, term.op.inputs[side], term.op.device, *term.op.attrs.values()].append((i, term.op))
             for sums in groups.values():
                 if len(sums) > 1:
                     # The loop changes, so the caller searches again.
@@ -81,17 +82,26 @@ class _Merging:
         return False
 
     def _one_sum(self, loop: Loop, side: int, found: list[tuple[int, Operation]]) -> None:
-        """Replace several running sums by a single loop variable, and split its result after the loop."""
+        """Replace several running sums by a single loop variable, and split its result after the loop.
+
+        Loops around it that only pass the sums, as loops over segments do, get such a variable as well.
+        """
         products = [op for _, op in found]
         like, axis = products[0], 1 - side
-        start = self._concatenate_parts(like, [loop.op.inputs[i] for i, _ in found], axis, loop.op.region)
-        total = add_variable(loop.op, start, start.shape, f"{like.name}/total")
+        passed = [passed_variables(loop.op, i) for i, _ in found]
+        outer = passed[0][-1][0]
+        total = self._concatenate_parts(like, [outer.inputs[each[-1][1]] for each in passed], axis, outer.region)
+        loops = [op for op, _ in passed[0]]
+        for op in reversed(loops):
+            total = add_variable(op, total, total.shape, f"{like.name}/total")
         product = self._emit_merged_product(like, side, like.inputs[side], [op.inputs[1 - side] for op in products])
-        loop.body.results.append(Builder(loop.body, like).tensor("Add", total, product))
-        after = loop.op.outputs[len(loop.body.results) - 1]
+        total = Builder(loop.body, like).tensor("Add", total, product)
+        for op in loops:
+            op.regions[1].results.append(total)
+            total = op.outputs[len(op.regions[1].results) - 1]
         sizes = [op.outputs[0].shape.as_tuple()[axis] for op in products]
-        pieces = _split_into_pieces(Builder(loop.op.region, like), after, sizes, axis)
-        self._substitute_tensors(dict(zip([loop.op.outputs[i] for i, _ in found], pieces, strict=True)))
+        pieces = _split_into_pieces(Builder(outer.region, like), total, sizes, axis)
+        self._substitute_tensors(dict(zip([outer.outputs[each[-1][1]] for each in passed], pieces, strict=True)))
         # The old variables stay, unchanged, so that the positions of results do not move.
         loop.body.results[:] = [loop.body.params[i] if i in dict(found) else t for i, t in enumerate(loop.body.results)]
 
@@ -100,7 +110,7 @@ class _Merging:
         kept = count_noninput_uses(self.program, loop.body)
         for op in list(loop.body.operations):
             # Only the outermost sum: `_flatten_sum` collects the terms of inner sums.
-            if _is_sum(op) and not any(_is_sum(user) for user in op.outputs[0]._consumers):
+            if _is_sum(op) and not any(_is_sum(user) for user in computing_users(op.outputs[0])):
                 terms = _flatten_sum(op, kept)
                 if not self._one_product(loop, op, terms, 0, kept):
                     self._one_product(loop, op, terms, 1, kept)
@@ -109,7 +119,7 @@ class _Merging:
         """Merge a sum's terms that are products with an outside factor; return True if there are two or more."""
         groups: dict[tuple[Any, ...], list[Tensor]] = defaultdict(list)
         for term in terms:
-            alone = term.region is loop.body and not kept[term] and len(term._consumers) == 1
+            alone = term.region is loop.body and not kept[term] and len(computing_users(term)) == 1
             if alone and is_product(term.op) and loop.is_outside(term.op.inputs[1 - side]):
                 groups[term.op.device, *term.op.attrs.values()].append(term)
         group = max(groups.values(), key=len, default=[])
@@ -170,7 +180,7 @@ def _flatten_sum(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:
     terms, work = [], list(reversed(op.inputs))
     while work:
         t = work.pop()
-        alone = len(t._consumers) == 1 and not kept[t] and not any(t is other for other in work)
+        alone = len(computing_users(t)) == 1 and not kept[t] and not any(t is other for other in work)
         if alone and _is_sum(t.op) and t.region is op.region:
             work += reversed(t.op.inputs)
         else:

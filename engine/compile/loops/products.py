@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ...base import dtypes
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ...kernels.cpu.linear import is_own_product
+from ...kernels.cpu.linear import has_equal_rows, is_own_product
 
 WORTH = 1 << 18  # multiplications per iteration below which reading a row costs more than lifting saves
 ENOUGH_ROWS = 8  # rows from which on a product reads its weights only once, so that more rows hardly help
@@ -43,6 +44,16 @@ def is_fast_in_loop(op: Operation, side: int) -> bool:
         The factor with different values in each iteration.
     """
     return rows_of(op, side) >= ENOUGH_ROWS and is_own_product(op.inputs[0].shape.as_tuple()[inner_axis(op, 0)])
+
+
+def is_equal_in_blocks(op: Operation) -> bool:
+    """Return True if a product of known shape has the same bits by itself and among the rows of many iterations."""
+    if op.inputs[0].dtype.is_integer:
+        return True
+    # If the right factor varies, its columns are the rows of the product of many iterations, and rows are columns.
+    columns = min(op.outputs[0].shape.as_tuple())
+    terms = op.inputs[0].shape.as_tuple()[inner_axis(op, 0)]
+    return op.inputs[0].dtype in (dtypes.float32, dtypes.float64) and has_equal_rows(terms, columns)
 
 
 def inner_axis(op: Operation, side: int) -> int:

@@ -2,68 +2,114 @@
 
 ``concat([x, h], 1) @ w`` multiplies the input and the state at once. The sum ``x @ w[:n] + h @ w[n:]`` has a product
 with the state and a product independent of the state.
+
+A sum of two products is rounded in another way than one product. So the decision is by the dependences in the loop and
+by the switches alone: a loop is split in the same way whether or not later passes may lift its products, that is, under
+any memory limit, with swapping and recomputation, on any number of devices, and if its tensors are watched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from itertools import groupby
 
 from ...ir.builder import Builder
+from ...ir.loops import Loop
 from ...ir.operation import Operation
-from ...ir.program import Program
+from ...ir.program import Program, copy_program
+from ...ir.structured import is_structured
 from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
-from .liftable import Liftable
-from .products import inner_axis, is_known, is_product, work
+from ...ir.topological import topological_order
+from .products import WORTH, inner_axis, is_fast_in_loop, is_known, is_product, nbytes, work
 
 
-def split_products(program: Program, liftable: Liftable, may_copy: bool, fits: Callable[[Tensor], bool]) -> bool:
-    """Split the products of a loop's body of which a part is worth lifting; return True if there were any.
+def split_products(program: Program, most_bytes: int, keeps_products: bool) -> Program:
+    """Return the program with products split of which a part is worth lifting; `program` is used up.
 
     Parameters
     ----------
     program : Program
-        Changed in place.
-    liftable : Liftable
-        Of the body before the change.
-    may_copy : bool
-        True if the loop runs often enough to pay for a copy of a factor's columns; slices of rows are views.
-    fits : callable
-        ``fits(result)`` is True if a product of this result may be lifted.
+    most_bytes : int
+        Most bytes of a product.
+    keeps_products : bool
+        True if products that are as fast in a loop as before the loop stay there.
     """
-    moved: dict[Tensor, Tensor] = {}
-    for op in list(liftable.loop.body.operations):
-        if is_product(op) and liftable.kind(op.outputs[0]) is None and fits(op.outputs[0]):
-            for side in (0, 1):
-                pieces = _group_parts(op, side, liftable, may_copy)
-                # Split once: the pieces of the second factor would belong to a product that is replaced already.
-                if pieces and op.outputs[0] not in moved:
-                    moved[op.outputs[0]] = _sum_split_products(op, side, pieces)
-    substitute(program, moved)
-    return bool(moved)
+    changed = False
+    for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
+        changed |= _Splitting(program, Loop(op), keeps_products).run(most_bytes)
+    return copy_program(program) if changed else program
 
 
-def _group_parts(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> list[list[Tensor]]:
-    """Return the parts of a factor, in groups to multiply together; none for a single group."""
-    axis, (factor, other) = inner_axis(op, side), op.inputs[:: 1 if side == 0 else -1]
-    if not _is_joined(factor, axis) or not liftable.loop.is_outside(other):
-        return []
-    # Parts of the other factor are views if cut along rows, copies otherwise.
-    if inner_axis(op, 1 - side) != 0 and not may_copy:
-        return []
-    cost = work(op) // factor.shape.as_tuple()[axis]  # multiplications per row or column of a part
-    # Adjacent parts of one kind first, then of one kind after those too small to lift have joined the rest.
-    groups = [list(parts) for _, parts in groupby(_flatten_concat(factor, axis), liftable.kind)]
+class _Splitting:
+    """Splitting of the products in a loop's body.
 
-    def kind(parts: list[Tensor]) -> bool | None:
-        # The first part stands for its group, whose parts are all of one kind.
-        width = sum(t.shape.as_tuple()[axis] for t in parts)
-        return liftable.kind_if_worth(op, side, parts[0], cost * width)
+    Parameters
+    ----------
+    program : Program
+    loop : Loop
+    keeps_products : bool
+    """
 
-    pieces = [[t for parts in same for t in parts] for _, same in groupby(groups, kind)]
-    return pieces if len(pieces) > 1 else []
+    def __init__(self, program: Program, loop: Loop, keeps_products: bool) -> None:
+        self.program = program
+        self.loop = loop
+        self.keeps_products = keeps_products
+        # True if a tensor differs between iterations, False if not; without a key if it depends on earlier iterations.
+        self.varies = {t: step != 0 for t in loop.body.params if (step := loop.step(t)) is not None}
+
+    def run(self, most_bytes: int) -> bool:
+        """Split the products of at most `most_bytes` bytes of which a part is worth lifting; return True if any."""
+        products = [op for op in self.loop.body.operations if is_product(op) and _has_joined_factor(op)]
+        if not products:
+            return False
+        self._find_kinds()
+        moved: dict[Tensor, Tensor] = {}
+        for op in products:
+            if self._kind(op.outputs[0]) is None and nbytes(op.outputs[0]) <= most_bytes:
+                for side in (0, 1):
+                    pieces = self._group_parts(op, side)
+                    # Split once: the pieces of the second factor would belong to a product that is replaced already.
+                    if pieces and op.outputs[0] not in moved:
+                        moved[op.outputs[0]] = _sum_split_products(op, side, pieces)
+        substitute(self.program, moved)
+        return bool(moved)
+
+    def _find_kinds(self) -> None:
+        """Find the tensors of the body that are independent of earlier iterations.
+
+        Operations with effects count by their operands: where a loop is run again for its gradient, their saved results
+        are read instead, and products are split there as in the first run.
+        """
+        for op in topological_order([op for op in self.loop.body.operations if not op.is_param]):
+            kinds = [self._kind(t) for t in op.inputs]
+            if None not in kinds and not is_structured(op):
+                self.varies.update(dict.fromkeys(op.outputs, any(kinds)))
+
+    def _kind(self, tensor: Tensor) -> bool | None:
+        return False if self.loop.is_outside(tensor) else self.varies.get(tensor)
+
+    def _group_parts(self, op: Operation, side: int) -> list[list[Tensor]]:
+        """Return the parts of a factor, in groups to multiply together; none for a single group."""
+        axis, (factor, other) = inner_axis(op, side), op.inputs[:: 1 if side == 0 else -1]
+        if not _is_joined(factor, axis) or not self.loop.is_outside(other):
+            return []
+        cost = work(op) // factor.shape.as_tuple()[axis]  # multiplications per row or column of a part
+        is_fast = self.keeps_products and is_fast_in_loop(op, side)
+        # Adjacent parts of one kind first, then of one kind after those too small to lift have joined the rest.
+        groups = [list(parts) for _, parts in groupby(_flatten_concat(factor, axis), self._kind)]
+
+        def kind(parts: list[Tensor]) -> bool | None:
+            """Return the kind of a group, whose parts are all of one kind; None if lifting its product does not pay."""
+            varies, width = self._kind(parts[0]), sum(t.shape.as_tuple()[axis] for t in parts)
+            return None if cost * width < WORTH or (varies and is_fast) else varies
+
+        pieces = [[t for parts in same for t in parts] for _, same in groupby(groups, kind)]
+        return pieces if len(pieces) > 1 else []
+
+
+def _has_joined_factor(op: Operation) -> bool:
+    return any(_is_joined(op.inputs[side], inner_axis(op, side)) for side in (0, 1))
 
 
 def _flatten_concat(factor: Tensor, axis: int) -> list[Tensor]:

@@ -23,6 +23,7 @@ from ...ir.traits import Role
 from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
 from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead, refuse_swapping
 from .rules import ON_CPU, Rules
+from .sizes import find_sizes
 
 _OUTSIDE = -2  # in place of a loop, for registers that are written only once per run
 _COUNTED = frozenset({"GET", "PUT"})  # instructions whose error messages name the iteration
@@ -155,6 +156,7 @@ class _Translator:
             self.switches.llvm_seconds if self.switches.llvm and _has_llvm() else None,
             is_cluster,
             not self.rules.is_limited,
+            () if is_cluster else find_sizes(self.instructions, self.registers),
         )
         return program, self.captures
 

@@ -30,7 +30,7 @@ def hoist_invariants(program: Program) -> Program:
                 _move_before_loop([c for c in region.operations if c.is_constant and c not in pinned], region, op)
             loop = Loop(op)
             # A loop of unknown length may run no iteration.
-            if loop.trip_count():
+            if loop.surely_runs():
                 invariants, read = _find_invariants(loop, pinned, count_noninput_uses(program, loop.body))
                 _move_before_loop(invariants, loop.body, op)
                 substitute(program, read)

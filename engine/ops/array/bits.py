@@ -19,6 +19,7 @@ from ...ir.rules.kernels import KeepsSize
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.literals import c128, f32, f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
 
 
 def _element_sizes(op: Operation) -> tuple[int, int]:
@@ -144,7 +145,7 @@ define(
     "x: T -> output: T",
     attrs={"shape": REQUIRED},
     shape=_ensured_shape,
-    rules=[KeepsSize()],
+    rules=[LINEAR_IN_FIRST, KeepsSize()],
     kernel=_check_ensured_shape,
     gradient=lambda op, g: [g],
     samples=[

@@ -21,6 +21,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, only_scalars, shape_in, shape_vector
 from ..support.common import scalar_like, shape_of, sum_to
 from ..support.literals import f32, f64, i32
+from ..support.tangents import linear
 
 
 def _fill_shape(op: Operation) -> Shape:
@@ -42,7 +43,7 @@ define(
     "dims: host I, value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_fill_shape,
-    rules=[Elements(shape_in(0))],
+    rules=[linear(1), Elements(shape_in(0))],
     kernel=lambda xp, dims, value: xp.full(as_sizes(dims), value, dtype=value.dtype),
     gradient=lambda op, g: [None, sum_to(g, op.inputs[1])],
     samples=[

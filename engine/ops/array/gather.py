@@ -29,6 +29,7 @@ from ..support.common import scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
 from ..support.late_axes import gather_along_late, late_axis
 from ..support.literals import f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST, linear
 
 _X = np.arange(12.0).reshape(3, 4)
 _INDEX: dict[str, tuple[DType, ...]] = {"I": dtypes.INDEX}
@@ -134,7 +135,14 @@ def _source_row(op: Operation) -> tuple[Tensor, Tensor] | None:
 define(
     "Gather",
     "params: T, indices: I -> output: T",
-    rules=[Batch(_batch_gather), TakesRow(_source_row), TakesPart(), Elements(_gathered_size), ReadsValues()],
+    rules=[
+        LINEAR_IN_FIRST,
+        Batch(_batch_gather),
+        TakesRow(_source_row),
+        TakesPart(),
+        Elements(_gathered_size),
+        ReadsValues(),
+    ],
     where=_INDEX,
     attrs={"axis": 0, "batch_dims": 0},
     shape=_gather_shape,
@@ -277,6 +285,7 @@ define(
     where=_INDEX,
     shape=_gather_nd_shape,
     rules=[
+        LINEAR_IN_FIRST,
         TakesPart(),
         Elements(lambda params, indices: math.prod((*indices.shape[:-1], *params.shape[indices.shape[-1] :]))),
         ReadsValues(),
@@ -350,7 +359,7 @@ define(
     "indices: I, updates: T, shape: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_scatter_shape,
-    rules=[Elements(shape_in(2)), ReadsValues()],
+    rules=[linear(1), Elements(shape_in(2)), ReadsValues()],
     kernel=_scatter_nd,
     gradient=lambda op, g: [None, apply("GatherNd", g, op.inputs[0]), None],
     samples=[
@@ -452,7 +461,7 @@ define(
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=segment_shape,
-    rules=[Elements(segments_size), ReadsValues()],
+    rules=[LINEAR_IN_FIRST, Elements(segments_size), ReadsValues()],
     kernel=_segment_sum,
     gradient=_segment_gradient,
     samples=[

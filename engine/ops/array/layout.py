@@ -24,6 +24,7 @@ from ..support.batching import batch_along, emit_copy
 from ..support.common import shape_of
 from ..support.late_axes import from_zero, late_axes, mark_axes, rank_of
 from ..support.literals import f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
 
 _X = np.arange(6.0).reshape(2, 3)
 
@@ -68,7 +69,7 @@ def _batch_transpose(op: Operation, varying: Sequence[bool]) -> Batched | None:
 define(
     "Transpose",
     "x: T -> y: T",
-    rules=[Batch(_batch_transpose)],
+    rules=[LINEAR_IN_FIRST, Batch(_batch_transpose)],
     attrs={"perm": None},
     shape=_transpose_shape,
     kernel=lambda xp, x, perm: xp.transpose(x, perm),
@@ -172,7 +173,7 @@ def _reverse_shape(op: Operation) -> Shape:
 define(
     "Reverse",
     "tensor: T -> output: T",
-    rules=[Batch(batch_along())],
+    rules=[LINEAR_IN_FIRST, Batch(batch_along())],
     attrs={"axis": REQUIRED},
     shape=_reverse_shape,
     kernel=lambda xp, x, axis: xp.flip(x, axis),
@@ -251,7 +252,7 @@ define(
     "input: T, multiples: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_tile_shape,
-    rules=[Elements(lambda x, multiples: x.size * math.prod(multiples.tolist()))],
+    rules=[LINEAR_IN_FIRST, Elements(lambda x, multiples: x.size * math.prod(multiples.tolist()))],
     kernel=_compute_tile,
     gradient=lambda op, g: [apply("TileGrad", g, op.inputs[1], shape_of(op.inputs[0])), None],
     samples=[

@@ -20,6 +20,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.tangents import LINEAR_IN_FIRST
 
 _X = np.arange(6.0).reshape(2, 3)
 _SKIPPED_BORDER = {"reflect": 1, "symmetric": 0}  # elements at each border that a mode does not mirror
@@ -104,7 +105,7 @@ define(
     "tensor: T, paddings: host I, constant_value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_infer_pad_shape,
-    rules=[Elements(_count_elements)],
+    rules=[LINEAR_IN_FIRST, Elements(_count_elements)],
     kernel=_compute_pad,
     gradient=_pad_gradient,
     samples=[

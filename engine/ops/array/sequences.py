@@ -22,6 +22,7 @@ from ..support.common import shape_of, size_along
 from ..support.interpreter import repeated_numbers
 from ..support.late_axes import axis_to_end, late_axis, permute_dimensions
 from ..support.literals import f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
 
 _X = np.arange(12.0).reshape(2, 3, 2)
 
@@ -207,6 +208,7 @@ define(
     attrs={"axis": REQUIRED},
     shape=_rolled_shape,
     kernel=_compute_roll,
+    rules=[LINEAR_IN_FIRST],
     gradient=lambda op, g: [apply("Roll", g, -op.inputs[1], axis=op.attrs["axis"]), None],
     samples=[
         Sample([_X[0], i32([1])], f64([[4, 5], [0, 1], [2, 3]]), {"axis": (0,)}),

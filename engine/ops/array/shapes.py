@@ -25,6 +25,7 @@ from ..support.batching import to_known_shape
 from ..support.common import infer_scalar, shape_of
 from ..support.late_axes import expand_late_axis, late_axis
 from ..support.literals import f64, i32
+from ..support.tangents import LINEAR_IN_FIRST
 
 _X = np.arange(6.0).reshape(2, 3)
 _DISCRETE = NotDifferentiable("shapes are integers")
@@ -193,7 +194,7 @@ def _like_input(op: Operation, g: Tensor) -> list[Any]:
 define(
     "Reshape",
     "tensor: T, shape: host I -> output: T",
-    rules=[Batch(to_known_shape), KeepsSize()],
+    rules=[LINEAR_IN_FIRST, Batch(to_known_shape), KeepsSize()],
     where={"I": dtypes.INDEX},
     shape=_reshape_shape,
     kernel=_compute_reshape,
@@ -248,7 +249,7 @@ def _expand_shape(op: Operation) -> Shape:
 define(
     "ExpandDims",
     "input: T -> output: T",
-    rules=[Batch(to_known_shape)],
+    rules=[LINEAR_IN_FIRST, Batch(to_known_shape)],
     attrs={"axis": REQUIRED},
     shape=_expand_shape,
     kernel=lambda xp, x, axis: xp.expand_dims(x, axis),
@@ -312,7 +313,7 @@ def _squeeze_shape(op: Operation) -> Shape:
 define(
     "Squeeze",
     "input: T -> output: T",
-    rules=[Batch(to_known_shape)],
+    rules=[LINEAR_IN_FIRST, Batch(to_known_shape)],
     attrs={"axis": None},
     shape=_squeeze_shape,
     kernel=lambda xp, x, axis: xp.squeeze(x, axis),

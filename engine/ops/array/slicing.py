@@ -20,6 +20,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, partial_values, static_int
 from ..support.common import shape_of
 from ..support.literals import f64, flags, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
 
 _X = np.arange(12.0).reshape(3, 4)
 
@@ -84,7 +85,7 @@ define(
     "input: T, begin: host I, size: host J -> output: T",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_infer_slice_shape,
-    rules=[TakesPart(), KeepsSize()],
+    rules=[LINEAR_IN_FIRST, TakesPart(), KeepsSize()],
     kernel=_compute_slice,
     gradient=_slice_gradient,
     samples=[

@@ -21,6 +21,7 @@ from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, same_as, scalar_like, sum_to
 from ..support.fusing import fuse_masked, write_comparison
 from ..support.literals import f32, f64, flags, i32, i64
+from ..support.tangents import linear
 
 _C = flags([[True, False], [False, True]])
 
@@ -44,7 +45,7 @@ def _where_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "Where",
     "condition: bool, x: T, y: T -> output: T",
-    rules=[Batch(batch_pointwise), fuse_masked(_where_steps)],
+    rules=[linear(1, 2), Batch(batch_pointwise), fuse_masked(_where_steps)],
     shape=broadcast_all,
     kernel=lambda xp, condition, x, y: xp.where(condition, x, y),
     gradient=_select_gradient,

@@ -15,6 +15,7 @@ from ...ir.operation import Operation
 from ...ir.rules.kernels import PassesInputs
 from ...ir.tensor import Tensor
 from ..support.literals import f64
+from ..support.tangents import LINEAR
 
 
 def _input_shapes(op: Operation) -> list[Shape]:
@@ -26,7 +27,7 @@ define(
     "input: *any -> output: *@dtypes",
     attrs={"dtypes": REQUIRED},
     shape=_input_shapes,
-    rules=[PassesInputs()],
+    rules=[LINEAR, PassesInputs()],
     kernel=lambda xp, *arrays, dtypes: arrays,
     gradient=lambda op, *gs: list(gs),
     samples=[

@@ -20,6 +20,7 @@ from ...ir.rules.shapes import ShapeVector
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from ..support.common import infer_nothing, same_as
+from ..support.tangents import LINEAR
 
 define(
     "Const",
@@ -140,7 +141,7 @@ define(
     where={"T": dtypes.ALL},
     shape=same_as(0),
     role=Role.IDENTITY,
-    rules=[TakesSlices()],
+    rules=[LINEAR, TakesSlices()],
     kernel=lambda xp, x: x,
     gradient=lambda op, g: [g],
     samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],

@@ -28,6 +28,7 @@ from ..support.common import broadcast_all, zeros_like
 from ..support.families import Binary, BinaryOperation, keep_dtype, make_samples
 from ..support.fusing import fuse_elementwise
 from ..support.literals import f64, i32
+from ..support.tangents import SUM, SUM_OF_ALL, multilinear
 from .complex import conj
 from .zero_products import divide_unless_zero, multiply_unless_zero
 
@@ -42,6 +43,7 @@ add: Binary = BinaryOperation(
     "Add elementwise; strings are concatenated.",
     where=(*dtypes.NUMERIC, dtypes.string),
     kernel=Ufunc("add"),
+    rules=[SUM],
     gradient=lambda x, y, z, g: (g, g),
     samples=[*make_samples(lambda x, y: x + y, (_A, _B)), Sample([i32(3), i32(4)], i32(7))],
     examples={
@@ -55,6 +57,7 @@ subtract: Binary = BinaryOperation(
     "subtract",
     "Subtract elementwise.",
     kernel=Ufunc("subtract"),
+    rules=[SUM],
     gradient=lambda x, y, z, g: (g, -g),
     samples=[*make_samples(lambda x, y: x - y, (_A, _B)), Sample([i32(3), i32(4)], i32(-1))],
     examples={"[[10], [20]], [1, 2, 3]": "array([[ 9,  8,  7],\n       [19, 18, 17]], dtype=int32)"},
@@ -65,6 +68,7 @@ multiply: Binary = BinaryOperation(
     "multiply",
     "Multiply elementwise.",
     kernel=Ufunc("multiply"),
+    rules=[multilinear(0, 1)],
     gradient=lambda x, y, z, g: (g * conj(y), g * conj(x)),
     samples=make_samples(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
     examples={"[1.5, -2.0], 2": "array([ 3., -4.], dtype=float32)"},
@@ -392,7 +396,7 @@ def _add_n_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "AddN",
     "inputs: *T -> sum: T",
-    rules=[Batch(_batch_sum), Fusion(_has_equal_terms, _add_n_steps)],
+    rules=[SUM_OF_ALL, Batch(_batch_sum), Fusion(_has_equal_terms, _add_n_steps)],
     where={"T": dtypes.NUMERIC},
     shape=_same_shapes,
     kernel=_add_all,

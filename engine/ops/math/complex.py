@@ -17,6 +17,7 @@ from ..support.arguments import convert_alike
 from ..support.common import broadcast_all, sum_to, zeros_like
 from ..support.families import Unary, UnaryOperation
 from ..support.literals import c128, f64
+from ..support.tangents import LINEAR
 
 COMPLEX = (dtypes.complex64, dtypes.complex128)
 _Z = c128([1 + 2j, -0.5 + 0.25j, 3 - 1j])
@@ -160,6 +161,7 @@ define(
     attrs={"dtype": REQUIRED},
     shape=broadcast_all,
     kernel=_complex_kernel,
+    rules=[LINEAR],
     gradient=_complex_gradient,
     samples=[Sample([_Z.real, _Z.imag], _Z, {"dtype": dtypes.complex128})],
 )

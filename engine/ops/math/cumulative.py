@@ -19,6 +19,7 @@ from ..support.common import ones_like, shape_of
 from ..support.families import keep_dtype
 from ..support.late_axes import along_last, late_axes, late_axis, reduce_late_axes
 from ..support.literals import c128, f64, i32
+from ..support.tangents import LINEAR_IN_FIRST
 from .complex import conj
 from .reductions import reduced_axes, reduced_shape, unreduce
 
@@ -55,6 +56,7 @@ define(
     attrs=_RUNNING,
     shape=same_with_axis,
     kernel=_scan_kernel("cumsum"),
+    rules=[LINEAR_IN_FIRST],
     gradient=_cumsum_gradient,
     samples=[
         Sample([_X], f64([[2, 0, -3], [2.5, 4, -1.5]])),

@@ -25,6 +25,7 @@ from ..support.batching import emit_reshape, emit_transpose
 from ..support.common import sum_to
 from ..support.families import keep_dtype
 from ..support.literals import f64, i32
+from ..support.tangents import multilinear
 from .complex import conj
 from .reductions import reduce_sum
 
@@ -138,7 +139,7 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
 define(
     "MatMul",
     "a: T, b: T -> product: T",
-    rules=[Batch(_batch_matmul), Elements(_estimate_matmul_elements)],
+    rules=[multilinear(0, 1), Batch(_batch_matmul), Elements(_estimate_matmul_elements)],
     where={"T": dtypes.NUMERIC},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_infer_matmul_shape,

@@ -32,6 +32,7 @@ from ..support.families import describe_dtypes, keep_dtype
 from ..support.fusing import fuse_broadcast, fuse_reduction, reduces_last
 from ..support.late_axes import late_axes, reduce_late_axes
 from ..support.literals import c128, f64, flags, i32
+from ..support.tangents import LINEAR_IN_FIRST
 from .zero_products import multiply_unless_zero
 
 _X = f64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
@@ -113,7 +114,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=AXES,
     shape=_unreduced_shape,
-    rules=[Elements(shape_in(1)), fuse_broadcast(reduces_last)],
+    rules=[LINEAR_IN_FIRST, Elements(shape_in(1)), fuse_broadcast(reduces_last)],
     kernel=_unreduce_kernel,
     gradient=lambda op, g: [apply("Sum", g, **op.own_attrs), None],
     samples=[
@@ -208,7 +209,7 @@ reduce_sum: Reduction = _ReductionType(
     "Sum over axes.",
     where=dtypes.NUMERIC,
     kernel=lambda xp, x, axis, keepdims: xp.sum(x, axis, _accumulator_dtype(xp, x), keepdims=keepdims),
-    rules=[fuse_reduction("sum")],
+    rules=[LINEAR_IN_FIRST, fuse_reduction("sum")],
     gradient=lambda op, g: unreduce(g, op),
     samples=[
         Sample([_X], f64(24.75)),
@@ -249,7 +250,7 @@ reduce_mean: Reduction = _ReductionType(
     "Mean over axes; NaN over nothing.",
     where=dtypes.DIFFERENTIABLE,
     kernel=_compute_mean,
-    rules=[fuse_reduction("mean")],
+    rules=[LINEAR_IN_FIRST, fuse_reduction("mean")],
     gradient=lambda op, g: unreduce(g / _count_reduced(op), op),
     samples=[
         Sample([_X], f64(24.75 / 12)),

@@ -20,6 +20,7 @@ from ..support.arguments import as_sizes
 from ..support.array_library import cast_to_accumulator
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.tangents import multilinear
 from ..support.windows import Windows, check_fits, counts_in, iterate_places, windows_of
 from .convolution_shapes import conv_shape, filter_grad_shape, input_grad_shape, num_groups, windows_over
 
@@ -202,6 +203,7 @@ define(
     attrs=_ATTRS,
     shape=conv_shape,
     rules=[
+        multilinear(0, 1),
         Elements(lambda images, filters, **attrs: _conv_elements(images.shape, filters.shape, **attrs)),
         AddsBias("ConvBias"),
     ],

@@ -30,6 +30,7 @@ from ...ir.structured import saved_value
 from ...ir.traits import Effect, Role
 from ...kernels.scheduler.series import Series
 from ..support.arguments import shape_in
+from ..support.tangents import LINEAR_IN_FIRST, SUM
 
 _BY_WALK = NotDifferentiable("the reverse walk pairs reads with writes of a series")
 
@@ -84,7 +85,7 @@ define(
     "series: series, index: host int64 -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False, "last": False},
     shape=_slot_shape,
-    rules=[ShapeVector(_saved_static_shape), Reread(), RunsAs("READ")],
+    rules=[ShapeVector(_saved_static_shape), Reread(), RunsAs("READ"), LINEAR_IN_FIRST],
     role=Role.SERIES_READ,
     kernel=None,
     gradient=_BY_WALK,
@@ -102,7 +103,7 @@ define(
     "series: series, index: host int64, shape: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED},
     shape=lambda op: static_shape(op.inputs[2]),
-    rules=[Elements(shape_in(2)), Reread(), RunsAs("READ")],
+    rules=[Elements(shape_in(2)), Reread(), RunsAs("READ"), LINEAR_IN_FIRST],
     role=Role.SERIES,
     kernel=_read_or_zeros,
     gradient=_BY_WALK,
@@ -120,7 +121,7 @@ define(
     "series: series, index: host int64 -> value: series",
     shape=lambda op: SCALAR,
     role=Role.SERIES,
-    rules=[Reread(), RunsAs("READ_NESTED")],
+    rules=[Reread(), RunsAs("READ_NESTED"), LINEAR_IN_FIRST],
     kernel=_series_or_empty,
     gradient=_BY_WALK,
 )
@@ -131,7 +132,7 @@ define(
     where={"T": dtypes.ALL},
     shape=lambda op: op.inputs[0].shape,
     role=Role.MAYBE_GET,
-    rules=[Reread()],
+    rules=[Reread(), LINEAR_IN_FIRST],
     kernel=lambda xp, x: x,
     gradient=_BY_WALK,
 )
@@ -168,6 +169,7 @@ define(
     role=Role.SERIES,
     kernel=_compute_series_add,
     gradient=_BY_WALK,
+    rules=[SUM],
 )
 
 
@@ -186,6 +188,7 @@ define(
     role=Role.SERIES,
     kernel=_compute_series_sum,
     gradient=_BY_WALK,
+    rules=[LINEAR_IN_FIRST],
 )
 
 
@@ -203,6 +206,7 @@ define(
     role=Role.SERIES,
     kernel=_compute_series_sum_series,
     gradient=_BY_WALK,
+    rules=[LINEAR_IN_FIRST],
 )
 
 
@@ -221,6 +225,7 @@ define(
     role=Role.SERIES,
     kernel=_compute_series_spread,
     gradient=_BY_WALK,
+    rules=[LINEAR_IN_FIRST],
 )
 
 
@@ -244,6 +249,7 @@ define(
     role=Role.SERIES,
     kernel=_compute_series_concat,
     gradient=_BY_WALK,
+    rules=[LINEAR_IN_FIRST],
 )
 
 
@@ -265,4 +271,5 @@ define(
     role=Role.SERIES,
     kernel=_compute_series_split,
     gradient=_BY_WALK,
+    rules=[LINEAR_IN_FIRST],
 )

@@ -22,6 +22,7 @@ from ...ir.tensor import Tensor
 from .batching import batch_pointwise
 from .common import broadcast_all, same_as, sum_to
 from .shape_equality import BINARY, UNARY, keeps_shape
+from .tangents import DIAGONAL
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,7 +123,7 @@ class UnaryOperation(_Elementwise):
             f"x: {memory}T -> y: {memory}{self.output}",
             where={"T": self.where},
             shape=same_as(0),
-            rules=[Batch(batch_pointwise), *self.rules],
+            rules=[Batch(batch_pointwise), DIAGONAL, *self.rules],
             kernel=self.kernel,
             samples=self.samples,
             gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),

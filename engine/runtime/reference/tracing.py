@@ -71,7 +71,8 @@ class LoopCounts:
     def __init__(self, plan: Plan) -> None:
         self.nexts: list[list[int]] = [_next_iterations(plan, k) for k in range(len(plan.frames))]
         names = ("runs", "starts", "alive", "most", "held_back", "launches", "awaited", "queued", "blocked_on_memory")
-        zeros = dict.fromkeys((*names, "native_runs", "native_starts"), 0) | {"not_native": None, "called": ()}
+        zeros: dict[str, Any] = dict.fromkeys((*names, "native_runs", "native_starts"), 0)
+        zeros |= {"not_native": None, "called": (), "untraced": (), "traced": ()}
         self.counts: list[dict[str, Any]] = [{**zeros, "last": [0] * len(n)} for n in self.nexts]
         self.in_flight: int = 0
 

@@ -36,6 +36,7 @@ from ...support.context import KernelContext, result_after
 from .element_rules import ElementRules
 from .gradient_arrays import gradient_array
 from .storage import ArrayStorage
+from .tangents import MAKES, reads, writes
 
 # Flows carry order alone: their number is never read.
 _FLOW = np.float32(0)
@@ -149,6 +150,7 @@ define(
     shape=lambda op: [SCALAR, SCALAR],
     kernel=_make_tensor_array,
     gradient=_HANDLE,
+    rules=[MAKES],
     effects=Effect.WRITES,
 )
 
@@ -195,6 +197,7 @@ define(
         LoadsElement(lambda op, element: _loaded_shape(op, element, SCALAR, 3)),
         TakesRow(_source_row),
         RunsAs("GET"),
+        reads(2),
     ],
     effects=Effect.READS,
 )
@@ -227,7 +230,7 @@ define(
     shape=infer_scalar,
     kernel=_write_element,
     gradient=_write_gradient,
-    rules=[StoresElement(lambda op: op.inputs[2].shape), WarnsUnused(_UNUSED), RunsAs("PUT")],
+    rules=[StoresElement(lambda op: op.inputs[2].shape), WarnsUnused(_UNUSED), RunsAs("PUT"), writes(2)],
     effects=Effect.WRITES,
 )
 
@@ -260,7 +263,10 @@ define(
     shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
     kernel=_gather_elements,
     gradient=_gather_gradient,
-    rules=[LoadsElement(lambda op, element: _loaded_shape(op, element, op.inputs[1].shape.merge(Shape([None])), 3))],
+    rules=[
+        LoadsElement(lambda op, element: _loaded_shape(op, element, op.inputs[1].shape.merge(Shape([None])), 3)),
+        reads(2),
+    ],
     effects=Effect.READS,
 )
 
@@ -290,7 +296,7 @@ define(
     where=_WHERE,
     shape=infer_scalar,
     # Not run again: elements written before a refusal of memory cannot be written twice.
-    rules=[NoRetry(), StoresElement(lambda op: op.inputs[2].shape[1:]), WarnsUnused(_UNUSED)],
+    rules=[NoRetry(), StoresElement(lambda op: op.inputs[2].shape[1:]), WarnsUnused(_UNUSED), writes(2)],
     kernel=_scatter_elements,
     gradient=_scatter_gradient,
     effects=Effect.WRITES,
@@ -325,7 +331,7 @@ define(
     shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
     kernel=_stack_elements,
     gradient=_stack_gradient,
-    rules=[LoadsElement(lambda op, element: _loaded_shape(op, element, _stacked_count(op), 2))],
+    rules=[LoadsElement(lambda op, element: _loaded_shape(op, element, _stacked_count(op), 2)), reads(1)],
     effects=Effect.READS,
 )
 
@@ -368,7 +374,7 @@ define(
     where=_WHERE,
     attrs={"host_backed": False, "blocks": ()},
     shape=infer_scalar,
-    rules=[NoRetry(), StoresElement(lambda op: op.inputs[1].shape[1:]), WarnsUnused(_UNUSED)],
+    rules=[NoRetry(), StoresElement(lambda op: op.inputs[1].shape[1:]), WarnsUnused(_UNUSED), writes(1)],
     kernel=lambda xp, context, array, value, flow, **attrs: result_after(
         _write_all_rows(array, value, context, **attrs), flow
     ),
@@ -426,6 +432,7 @@ define(
     shape=lambda op: [Shape([None]) + _element_shape(op)[1:], Shape([None])],
     kernel=_concat_elements,
     gradient=_concat_gradient,
+    rules=[reads(1, has_shape=False)],
     effects=Effect.READS,
 )
 
@@ -454,7 +461,12 @@ define(
     "handle: resource, value: T, lengths: host int32, flow: host float32 -> flow_out: host float32",
     where=_WHERE,
     shape=infer_scalar,
-    rules=[NoRetry(), StoresElement(lambda op: Shape([None]) + op.inputs[1].shape[1:]), WarnsUnused(_UNUSED)],
+    rules=[
+        NoRetry(),
+        StoresElement(lambda op: Shape([None]) + op.inputs[1].shape[1:]),
+        WarnsUnused(_UNUSED),
+        writes(1),
+    ],
     kernel=_split_value,
     gradient=_split_gradient,
     effects=Effect.WRITES,
