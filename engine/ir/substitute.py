@@ -48,7 +48,7 @@ def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> list[Oper
     return [user for user in tensor._consumers if user.region is not tensor.region or not _is_for_watches(user, kept)]
 
 
-def _is_for_watches(op: Operation, kept: Container[Tensor]) -> bool:
+def _is_for_watches(op: Operation, kept: Container[Tensor | None]) -> bool:
     """Return True for a watch, and for an operation without effects whose results are used for watches alone."""
     if not op.outputs:
         return "key" in op.attrs
