@@ -111,8 +111,12 @@ def builds(function):
 
 def called(function):
     """Yield the functions of tagloom that a function mentions by name, and those of its classes."""
-    for name in function.__code__.co_names:
-        value = function.__globals__.get(name)
+    mentioned = [function.__globals__.get(name) for name in function.__code__.co_names]
+    # a function made for a family has its own part in a variable of the family's
+    for value in [
+        *mentioned,
+        *(cell.cell_contents for cell in function.__closure__ or ()),
+    ]:
         for found in vars(value).values() if inspect.isclass(value) else [value]:
             inner = inspect.unwrap(found) if inspect.isfunction(found) else None
             if inner is not None and inner.__module__.startswith("tagloom."):

@@ -18,9 +18,9 @@ def scope(home: Region) -> AbstractContextManager[object]:
     def make_gradient_array(handle: Tensor) -> Tensor:
         region = _mirror_of(handle, home)
         with scopes.inside(region):
-            # The gradient of an array made anew by each iteration is seen by operations alone, all of which bring the
-            # shape of zeros: so the iteration need not save the array.
-            if region is not home and handle.op.type == "TensorArrayNew":
+            # The gradient of an array that each iteration makes anew is seen by operations alone, which bring the shape
+            # of zeros: so the iteration need not save the array.
+            if region is not home and "sums" in handle.op.attrs:
                 return _make_sums(handle.op)
             gradient, _ = apply("TensorArrayGrad", region.resolve(handle), constant(0.0), source=None)
         return gradient
@@ -29,8 +29,9 @@ def scope(home: Region) -> AbstractContextManager[object]:
 
 
 def _make_sums(made: Operation) -> Tensor:
-    """Return the handle of a gradient array for arrays that an operation makes."""
+    """Return the handle of a gradient array for the arrays of an operation."""
     kept = {key: made.attrs[key] for key in ("dtype", "element_shape")}
+    handle: Tensor
     handle, _ = apply(
         "TensorArrayNew", constant(0, "int32"), **kept, dynamic_size=True, clear_after_read=False, sums=True
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 
 from .operation import Operation
@@ -11,6 +11,7 @@ from .program import Program
 from .region import Region
 from .structured import is_structured, saved_outputs
 from .tensor import Tensor
+from .traits import Effect
 
 
 def count_noninput_uses(program: Program, region: Region | None = None) -> Counter[Tensor]:
@@ -32,13 +33,28 @@ def count_noninput_uses(program: Program, region: Region | None = None) -> Count
     return found
 
 
-def computing_users(tensor: Tensor) -> list[Operation]:
-    """Return the operations that use a tensor, except those that only show its value to a watch.
+def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> list[Operation]:
+    """Return the operations that use a tensor, except those that run for watches alone.
 
     A pass may replace a result with no other computing user: where it is watched it is computed as well, for the watch
     alone, so that watching does not change how other results are computed.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    kept : container of Tensor
+        Tensors of the region with other uses than by operations.
     """
-    return [user for user in tensor._consumers if user.outputs or "key" not in user.attrs]
+    return [user for user in tensor._consumers if user.region is not tensor.region or not _is_for_watches(user, kept)]
+
+
+def _is_for_watches(op: Operation, kept: Container[Tensor | None]) -> bool:
+    """Return True for a watch, and for an operation without effects whose results are used for watches alone."""
+    if not op.outputs:
+        return "key" in op.attrs
+    if op.regions or op.definition.effects is not Effect.NONE:
+        return False
+    return all(t not in kept and t._consumers and not computing_users(t, kept) for t in op.outputs)
 
 
 def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:

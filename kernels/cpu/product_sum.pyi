@@ -9,6 +9,9 @@ class ProductSum:
     def add(self, a: Any, b: Any) -> None:
         """Add ``a.T @ b`` at once, for `a` of shape (rows, m) and `b` of shape (rows, n)."""
 
+    def gather_views(self, a: Any, b: Any) -> None:
+        """Add ``a.T @ b`` as the C kernel adds plain matrices: multiply at once, or gather the rows for later."""
+
     def value(self) -> Any:
         """Return the sum, after multiplying the gathered rows."""
 

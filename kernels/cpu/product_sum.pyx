@@ -26,6 +26,8 @@ from tagloom.kernels.cpu.arrays cimport (
 from tagloom.kernels.cpu.linear cimport TINY, multiply_columns
 from tagloom.kernels.cpu.registry cimport register
 
+from tagloom.kernels.cpu.views import multiply_views
+
 cdef extern from "numpy/arrayobject.h":
     DescrObject* PyArray_DESCR(ArrayObject*)
 
@@ -60,6 +62,26 @@ cdef class ProductSum:
         """Add ``a.T @ b`` at once, for `a` of shape (rows, m) and `b` of shape (rows, n)."""
         self.total = self.value() + np.matmul(a.T, b)
         self.owned = False
+
+    def gather_views(self, a, b):
+        """Add ``a.T @ b`` as the C kernel adds plain matrices: multiply at once, or gather the rows for later."""
+        cdef int64_t most = most_rows(<ArrayObject*><PyObject*>self.total)
+        cdef int64_t count = len(a)
+        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+        if self.rows == 0 and (2 * count > most or is_tiny(<ArrayObject*><PyObject*>a, <ArrayObject*><PyObject*>b)):
+            self._multiply_rows(a, b)
+            return
+        gathered = [] if self.rows == 0 else [self.a[:self.rows]], [] if self.rows == 0 else [self.b[:self.rows]]
+        self.a, self.b = (np.concatenate([*before, more]) for before, more in zip(gathered, (a, b)))
+        self.rows += count
+        if self.rows + count > most:
+            self._multiply_rows(self.a, self.b)
+            self.rows = 0
+
+    def _multiply_rows(self, a, b):
+        """Add the product of all rows to a new total."""
+        total = self.total if self.before is None else self.before
+        self.total, self.before, self.owned = multiply_views(a, b, True, False, total), None, False
 
     def replace(self, total):
         """Set the sum to a matrix; drop gathered rows."""

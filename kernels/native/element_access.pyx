@@ -1,22 +1,21 @@
 """Reads and writes of the elements of TensorArrays as steps of a run.
 
-An element to which nothing was written reads as zeros where their shape is known. What is an error on the step machine (a
-second write, a missing element, a bad index) makes the program give up.
+An unwritten element reads as zeros where their shape is known. An error of the step machine (a second write, a missing
+element, a bad index) makes the program give up.
 """
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 from numpy cimport import_array, npy_intp
 
 import numpy as np
 
-from cpython.object cimport PyObject
-
 from tagloom.kernels.core.table cimport Type
 from tagloom.kernels.core.values cimport pointer
 from tagloom.kernels.cpu.arrays cimport (
-    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE, array_in, integer_at,
-    is_plain, new_array,
+    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE, array_in,
+    integer_at, is_plain, new_array,
 )
 from tagloom.kernels.cpu.elements cimport READ, WRITTEN, Slot
 from tagloom.kernels.native.compiled cimport GATHER, GET, NEW, PUT, SCATTER, STACK, UNSTACK, Instruction
@@ -87,9 +86,9 @@ cdef int _record_get(Run run, const Instruction* each) except -1:
 
 
 cdef int _find_shape(Run run, TensorArrayRun array, const Instruction* each, int zeros, int skipped) except -1:
-    """Take the shape of the elements from the graph, the read's sizes of zeros, or the array that this one belongs to.
+    """Take the shape of the elements from the graph, the read's sizes of zeros, or the primal.
 
-    The sizes of zeros are in input `zeros` unless that is 0; the first `skipped` of them are not an element's.
+    The sizes of zeros are in input `zeros`, 0 for none; the first `skipped` of them are not an element's.
     """
     if array.is_known:
         return 0
@@ -114,9 +113,9 @@ cdef tuple _known_sizes(Run run, int number):
 
 
 cdef int _allow_zeros(Run run, TensorArrayRun array, const Instruction* each, int zeros, tuple lead) except -1:
-    """Let a read of an element to which nothing was written give zeros, if these have the shape of the elements.
+    """Keep a row of zeros for reads of unwritten elements, if zeros have the shape of the elements.
 
-    Zeros have the sizes in input `zeros`, behind those of `lead`; or if that is 0 the shape that all elements must have.
+    Zeros have the sizes in input `zeros`, after those of `lead`, or for 0 the only shape of the array.
     """
     cdef Sizes* sizes
     cdef Step* step
@@ -147,7 +146,7 @@ cdef int _allow_zeros(Run run, TensorArrayRun array, const Instruction* each, in
 
 
 cdef Verdict _check_sizes(const Step* step) noexcept nogil:
-    """Return NO if int32 sizes are not those of the elements."""
+    """Return NO if int32 sizes differ from the sizes of the elements."""
     cdef const Sizes* sizes = <const Sizes*>step.operands[0]
     cdef int k
     for k in range(sizes.rank):
@@ -220,7 +219,7 @@ cdef int _record_gather(Run run, const Instruction* each) except -1:
 
 
 cdef int _record_scatter(Run run, const Instruction* each) except -1:
-    """Record the write of the rows of an array to several elements, by their numbers or one after the other."""
+    """Record the write of the rows of an array to several elements, by their numbers or in order."""
     cdef TensorArrayRun array = open_array(run, each.inputs[0])
     cdef int k = 1 if each.code == UNSTACK else 2
     cdef Register* source = &run.registers[each.inputs[k]]
@@ -272,16 +271,18 @@ cdef Step* _step_of_many(
 
 
 cdef int _record_new(Run run, const Instruction* each) except -1:
-    """Record that an array is made anew, without elements that were accessed."""
+    """Record the making of an array without accessed elements."""
     cdef TensorArrayRun array = make_array(run, each)
     cdef bint is_gradient = array.primal is not None
     cdef Register* size = &run.registers[each.inputs[0]]
     cdef Step* step
+    cdef int64_t count
     if not is_gradient and size.is_known:
-        take_slots(run, &array.state, max(array.state.count, integer_at(data_of(size), type_of(run, each.inputs[0]).itemsize, 0)))
+        count = max(<int64_t>0, integer_at(data_of(size), type_of(run, each.inputs[0]).itemsize, 0))
+        take_slots(run, &array.state, max(array.state.count, count))
         array.is_sized = not array.state.grows
         if array.is_sized:
-            array.state.count = integer_at(data_of(size), type_of(run, each.inputs[0]).itemsize, 0)
+            array.state.count = count
     step = add_step(run, CALL)
     step.act, step.operands[0] = _renew, <char*>&array.state
     if not is_gradient:
@@ -321,7 +322,7 @@ cdef inline Verdict _find_row(State* array, int64_t index, const char** row) noe
 
 
 cdef inline void _note_read(State* array, int64_t index, int64_t iteration) noexcept nogil:
-    """Note the read of an element, which may clear it."""
+    """Note, and for some arrays clear, an element after its read."""
     cdef Slot* slot = &array.slots[index]
     if not slot.done & (READ | READS):
         slot.read_in = iteration
@@ -372,7 +373,7 @@ cdef inline int64_t _index_of(const Step* step, const Many* many, int64_t i) noe
 
 
 cdef Verdict _put(const Step* step) noexcept nogil:
-    """Write an element for the first time, or add to it; return NO in all other cases, LATER if the array must grow."""
+    """Write an element for the first time, or add to its row; return NO otherwise, LATER if the array must grow."""
     cdef State* array = <State*>step.operands[0]
     cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
     cdef Slot* slot = &array.slots[index]
@@ -394,7 +395,7 @@ cdef Verdict _put(const Step* step) noexcept nogil:
 
 
 cdef Verdict _scatter(const Step* step) noexcept nogil:
-    """Write several elements, or add to them; return NO where that is not possible, LATER if the array must grow."""
+    """Write several elements, or add to their rows; return NO where neither is possible, LATER if the array must grow."""
     cdef const Many* many = <const Many*>step.operands[0]
     cdef State* array = many.array
     cdef Slot* slot
@@ -421,7 +422,7 @@ cdef Verdict _scatter(const Step* step) noexcept nogil:
 
 
 cdef Verdict _add(const State* array, int64_t index, char* addend, npy_intp bytes) noexcept nogil:
-    """Add to an element of an array that adds, which nobody has read; return NO for any other."""
+    """Add to an unread element of a gradient array; return NO for any other element."""
     cdef Slot* slot = &array.slots[index]
     cdef char* operands[3]
     cdef npy_intp strides[3]
@@ -440,7 +441,7 @@ cdef Verdict _add(const State* array, int64_t index, char* addend, npy_intp byte
 cdef Transfer transfer_in(const Step* step) noexcept nogil:
     """Return the direction of a step's transfer for an element at a fixed address.
 
-    A sum needs both addends, so that none of them can be computed in its place.
+    A sum needs both addends: neither of them can be computed in its place.
     """
     cdef const State* array = <const State*>step.operands[0]
     if step.act != _get and step.act != _put or array.grows and array.block != NULL:

@@ -10,7 +10,7 @@ See docs/design/0029-clusters.md.
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from tagloom.kernels.core.table cimport Node, Table, Work, output_type
 from tagloom.kernels.core.values cimport (
@@ -37,7 +37,8 @@ cdef enum:
     FIRST_CREDIT = 4 * COST
     MOST_CREDIT = 16 * COST
     TIMED = 16  # of so many runs one is timed
-    MOST_KEPT = 8  # runs of a program, so many shapes at most
+    MOST_KEPT = 8  # runs of a cluster, so many shapes at most
+    MOST_LOOPS = 32  # runs of a loop, which hold little memory
     SMALL = 1024  # bytes of all values of a loop; up to these recording takes longer than to copy inputs and results
 
 
@@ -209,10 +210,10 @@ cdef int put_back(KeptRuns kept, Run run) except -1:
     forget_series(run)
     for i in range(run.program.num_inputs):
         register = &run.registers[run.program.inputs[i]]
-        if not register.is_home and sum_in(register.value) is None:
+        if not register.is_home and not register.is_known and sum_in(register.value) is None:
             drop(&run.held, &register.value)
     kept.idle.append(run)
-    if len(kept.idle) > MOST_KEPT:
+    if len(kept.idle) > (MOST_KEPT if run.program.is_cluster else MOST_LOOPS):
         del kept.idle[0]
     return 0
 
@@ -225,7 +226,8 @@ cdef bint _fits(Run run, CompiledProgram program, const Value* inputs) except -1
     for i in range(program.num_inputs):
         register = &run.registers[program.inputs[i]]
         if not register.is_home:
-            if not _may_see(run, program.inputs[i], inputs[i]):
+            if not (_is_same_size(register, inputs[i]) if register.is_known else
+                    _may_see(run, program.inputs[i], inputs[i])):
                 return False
             continue
         if is_unboxed(run, program.inputs[i], inputs[i]) != (register.cell != NULL):
@@ -236,6 +238,16 @@ cdef bint _fits(Run run, CompiledProgram program, const Value* inputs) except -1
         if array == NULL or not is_plain(array) or not same_shape(array, array_in(register.value)):
             return False
     return True
+
+
+cdef bint _is_same_size(const Register* register, Value value) except -1:
+    """Return True if a value that determines shapes is the one for which a run was recorded."""
+    cdef ArrayObject* array = array_in(value)
+    cdef ArrayObject* known = array_in(register.value)
+    if array == NULL or known == NULL:
+        return value.form == SCALAR and register.value.form == SCALAR and value.bits == register.value.bits
+    return is_plain(array) and same_shape(array, known) and memcmp(
+        PyArray_DATA(array), PyArray_DATA(known), PyArray_NBYTES(known)) == 0
 
 
 cdef bint _may_see(Run run, int number, Value value) except -1:
@@ -254,6 +266,8 @@ cdef int _copy_in(Run run, const Value* inputs) except -1:
     for i in range(run.program.num_inputs):
         register = &run.registers[run.program.inputs[i]]
         array = array_in(inputs[i])
+        if register.is_known:
+            continue  # a size: see `_is_same_size`
         if not register.is_home:
             _see(run, run.program.inputs[i], inputs[i])
         elif array == NULL:

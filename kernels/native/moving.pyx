@@ -2,7 +2,7 @@
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
-from numpy cimport PyArray_GETCONTIGUOUS, import_array, ndarray
+from numpy cimport NPY_CORDER, PyArray_GETCONTIGUOUS, PyArray_NewCopy, import_array, ndarray
 
 from tagloom.kernels.native.program import MOST_BYTES
 
@@ -97,6 +97,15 @@ cdef int make_home(Run run, int number, Value value) except -1:
     else:
         new_array(&run.held, type_of(run, number), PyArray_NDIM(like), PyArray_DIMS(like), &made.value)
     return 0
+
+
+cdef Value copy_of_size(Run run, Value value) except *:
+    """Return a value that determines shapes, as a copy that a run may keep for other inputs with the same value."""
+    if array_in(value) == NULL or not PyArray_CheckExact(array_in(value)):
+        return value  # unboxed, or refused
+    copy = PyArray_NewCopy(<ndarray>pointer(value), NPY_CORDER)
+    run.kept.append(copy)
+    return object_value(<PyObject*>copy)
 
 
 cdef int _check_like(Run run, const Instruction* each, int k) except -1:

@@ -29,8 +29,8 @@ class Code(IntEnum):
     array adds up what is written.
     NEST: write a range of slots of a series, as a series of its own, to the slot of another series numbered by a count.
     READ_NESTED: READ from the series in the slot numbered by the second input. GATHER, SCATTER: GET and PUT of several
-    elements, by a vector of integers. STACK, UNSTACK: the same of all elements. NEW: make a TensorArray of a size, or a
-    gradient array of a TensorArray; no other program sees it. PUSH_AT: PUSH to the slot numbered by the sum of two
+    elements, by a vector of integers. STACK, UNSTACK: the same of all elements. NEW: make a TensorArray of a size, or
+    the gradient array of a TensorArray; no other program sees it. PUSH_AT: PUSH to the slot numbered by the sum of two
     integers.
     """
 
@@ -158,7 +158,7 @@ class Instruction:
         Name of the original operation, if used in errors or statistics.
     is_maybe : bool
         For a READ, True if the slot may be empty; then the output is not used. For a NEST, True if the slots were not
-        written one after the other.
+        written in order.
     is_last : bool
         For a READ, True if no other READ has the slot, which may then be released.
     shape : tuple of int or None

@@ -34,7 +34,7 @@ from tagloom.kernels.native.compiled cimport (
 )
 from tagloom.kernels.native.element_access cimport record_access
 from tagloom.kernels.native.in_place cimport place_rows
-from tagloom.kernels.native.moving cimport make_home, record_move, straighten
+from tagloom.kernels.native.moving cimport copy_of_size, make_home, record_move, straighten
 from tagloom.kernels.native.run cimport (
     ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, LONG_STEP, WORK, WORK_TO,
     Refusal, Register, Run, Step, add_step, data_of, hide, is_element, new_cell, pass_guard, type_of,
@@ -85,8 +85,7 @@ cdef int64_t trips_of(Run run) except -1:
     return min(max(0, (limit - first + step - 1) // step), MOST_TRIPS)
 
 
-cdef int64_t _integer(Run run, int number) except? -1:
-    """Return the present element of a register."""
+cdef int64_t _integer(Run run, int number) except? -1:  # the present element of a register
     cdef Value element = scalar(0)
     memcpy(&element.bits, data_of(&run.registers[number]), type_of(run, number).size)
     return as_integer(element, type_of(run, number))
@@ -107,7 +106,9 @@ cdef int _open(Run run, const Value* inputs) except -1:
     hold(&run.held, &run.cells, object_value(<PyObject*>cells))
     run.execution.cells = <uint64_t*>cnp.PyArray_DATA(cells)
     for i in range(program.num_inputs):
-        if run.has_homes and (program.is_cluster or not is_series_or_sum(inputs[i])):
+        if run.has_homes and program.inputs[i] in program.program.sizes:
+            _bring_in(run, &run.registers[program.inputs[i]], copy_of_size(run, inputs[i]))
+        elif run.has_homes and (program.is_cluster or not is_series_or_sum(inputs[i])):
             make_home(run, program.inputs[i], inputs[i])
         else:
             _bring_in(run, &run.registers[program.inputs[i]], inputs[i])
@@ -215,8 +216,7 @@ cdef char* _element(Run run, int number) except NULL:
 
 cdef int _compute(Run run, Instruction* each, Value* inputs, Value* outputs) except -1:
     """Record an operation, or compute its result now if all iterations have the same result."""
-    cdef bint known = True
-    cdef bint elements = True
+    cdef bint known = True, elements = True
     cdef Register* register
     cdef int k
     for k in range(each.num_inputs):

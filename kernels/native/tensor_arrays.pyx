@@ -36,7 +36,7 @@ cdef class TensorArrayRun:
     """The state of an array in a run."""
 
     cdef tuple exact(self):
-        """Return the only shape that elements may have, or None."""
+        """Return the only shape of elements, or None."""
         if self.elements is not None:
             return self.elements.exact
         if self.primal is not None:
@@ -44,7 +44,7 @@ cdef class TensorArrayRun:
         return None if self.pattern is None or None in self.pattern else self.pattern
 
     cdef tuple likely_shape(self):
-        """Return the shape of elements that are still to be written, as far as others tell, or None."""
+        """Return the shape of later elements, as far as earlier ones tell, or None."""
         if self.elements is not None:
             return self.elements.likely_shape()
         shape = self.exact()
@@ -98,7 +98,7 @@ cdef TensorArrayRun open_array(Run run, int number):
 
 
 cdef TensorArrayRun make_array(Run run, const Instruction* each):
-    """Return the state of an array that the program makes: a gradient array of the first input if that is a handle."""
+    """Return the state of an array made by the program: a gradient array if the first input is a handle."""
     cdef TensorArrayRun made = TensorArrayRun()
     cdef int64_t count = FEWEST
     made.like = empty()
@@ -118,7 +118,7 @@ cdef TensorArrayRun make_array(Run run, const Instruction* each):
 
 
 cdef int _note_found(Run run, TensorArrayRun made) except -1:
-    """Note the rows of an array that adds, so that sums by other code are noticed."""
+    """Note the rows of a gradient array, for the detection of sums by other code."""
     cdef int64_t i
     made.num_found = made.state.count
     made.found = <char**>run.arena.take(made.num_found, sizeof(char*))
@@ -139,7 +139,7 @@ cdef int take_slots(Run run, State* state, int64_t count) except -1:
 
 
 cdef int take_block(Run run, TensorArrayRun array, tuple shape) except -1:
-    """Make room for the values of all slots, of a shape that may be written."""
+    """Make room for the values of all slots."""
     cdef npy_intp dims[MOST_DIMS + 1]
     cdef Value made = empty()
     cdef Type type
@@ -161,7 +161,7 @@ cdef int take_block(Run run, TensorArrayRun array, tuple shape) except -1:
 
 
 cdef int learn_shape(Run run, TensorArrayRun array, tuple shape) except -1:
-    """Note the shape of the elements, and keep an array of it."""
+    """Note the shape of the elements, and keep an array of this shape."""
     first = np.empty(shape, array.dtype)
     run.kept.append(first)
     array.shape, array.is_known, array.like = shape, True, object_value(<PyObject*>first)
@@ -240,7 +240,7 @@ cdef bint are_as_found(Run run) except -1:
 
 
 cdef bint _is_as_found(TensorArrayRun array, int64_t i) except -1:
-    """Return True if an element that a run has accessed is as the run has found it."""
+    """Return True if an accessed element is as the run has found the element."""
     cdef Element element = <Element>array.elements.all()[i] if i < array.elements.count else None
     cdef char* row = NULL
     cdef int done = array.state.slots[i].done
@@ -290,7 +290,7 @@ cdef int close_tensor_arrays(Run run) except -1:
 
 
 cdef int _leave_element(TensorArrayRun array, int64_t i) except -1:
-    """Apply the accesses of a run to one element."""
+    """Apply the accesses of a run to an element."""
     cdef Slot* slot = &array.state.slots[i]
     cdef Element element
     if slot.done & WRITES and (slot.done & WRITTEN or array.is_shared):
@@ -312,7 +312,7 @@ cdef int _leave_element(TensorArrayRun array, int64_t i) except -1:
 
 
 cdef bint _leave_sums(TensorArrayRun array, int64_t written) except -1:
-    """Store the elements of an array that adds as rows of the run's block; return False if their readers differ."""
+    """Store the elements of a gradient array as rows of the run's block; return False if their readers differ."""
     cdef Rows found = array.rows
     cdef Rows made
     cdef State* state = &array.state

@@ -135,7 +135,9 @@ class Program:
                 tasks = [asyncio.ensure_future(_read(watch)) for watch in watches]
             try:
                 values = await session.run(fetches, feeds, **observers)
-            except (IndexError, ValueError) as error:
+            except tg.DeviceMemoryError:
+                raise
+            except tg.TagloomError as error:
                 return type(error)
             finally:
                 if way.observer == "watch":

@@ -43,7 +43,7 @@ def _code_of(t: Translator, op: Operation) -> Code:
 
 
 def _read(t: Translator, op: Operation, code: Code) -> None:
-    """Translate a read of elements; zeros for those to which nothing was written may have their sizes in an input."""
+    """Translate a read of elements; zeros for unwritten elements may have their sizes in an input."""
     result = t.new(op.outputs[0].dtype, op.name, op)
     inputs = list(t.values(op.inputs))  # all: the flow orders the read after writes
     del inputs[_FLOWS[code]]
@@ -54,11 +54,11 @@ def _read(t: Translator, op: Operation, code: Code) -> None:
 
 
 def _make(t: Translator, op: Operation) -> None:
-    """Translate the making of an array; no other code sees it."""
+    """Translate the making of an array, which stays in the program."""
     handle = t.new(op.outputs[0].dtype, op.name, op)
     first, *flow = t.values(op.inputs)
     options: tuple[Any, ...] = ()
-    if op.type == "TensorArrayNew":
+    if "sums" in op.attrs:
         attrs = op.attrs
         if attrs["swappable"] or attrs["dtype"].numpy is None:
             raise NotNative(op, "makes an array of elements that may be elsewhere")

@@ -22,6 +22,7 @@ from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
 from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead, refuse_swapping
+from .last_reads import mark_last_reads
 from .rules import ON_CPU, Rules
 from .sizes import find_sizes
 from .tensor_arrays import ACCESSES, translate_access
@@ -78,7 +79,7 @@ class Translator:
     placed : list of (int, Tensor, Tensor)
         Saves with an index: the series, the value and the slot.
     places : dict of int to Tensor
-        By series that holds series, the slot of a save with an index.
+        By series of series, the slot of a save with an index.
     results : dict of Tensor to int
         The registers of the outermost loop's saved outputs.
     """
@@ -144,7 +145,7 @@ class Translator:
         """Return the finished program and its input tensors."""
         outputs = tuple(self.of[t] for t in results)
         # Outputs are returned, and constants serve the next run: neither may be overwritten.
-        _mark_last(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
+        mark_last_reads(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
         program = NativeProgram(
             name,
             tuple(self.registers),
@@ -266,7 +267,7 @@ class Translator:
                 self.push(register, series, tensor)
 
     def push(self, register: int, series: int, tensor: Tensor) -> None:
-        """Append the PUSH of a tensor to save; NotNative for a TensorArray that the program makes itself."""
+        """Append the PUSH of a tensor to save; NotNative for a TensorArray made by the program."""
         if tensor.dtype in HANDLES and tensor.op.rule(RunsAs) is not None:
             raise NotNative(tensor.op, "is saved for a gradient")
         self.add(Code.PUSH, [register, self.slots[series]], [series])
@@ -336,9 +337,7 @@ class Translator:
         # At the end of the body: only now have all values and indices been computed.
         for series, value, index in self.placed if op is self.op else ():
             self.add(Code.PUSH, self.values([value, index]), [series])
-        for first, rows, _, saved in nests:
-            if saved.index is not None and saved.value is not None:
-                self.add(Code.PUSH_AT, [*self.values([saved.value, saved.index]), first], [rows])
+        self.push_nests(nests)
         self.move(self.values(body.results), variables)
         for count in (*counts, *([self.flat[op]] if op in self.flat else [])):
             # Counted after the moves and before the jump: PUSH and GET of this iteration have used the old number.
@@ -377,6 +376,12 @@ class Translator:
                 self.saved.setdefault(saved.value, []).append(rows)
             nests.append((first, rows, outer, saved))
         return nests
+
+    def push_nests(self, nests: list[tuple[int, int, list[int], SavedOutput]]) -> None:
+        """Append the PUSHes of an inner loop's saves with an index."""
+        for first, rows, _, saved in nests:
+            if saved.index is not None and saved.value is not None:
+                self.add(Code.PUSH_AT, [*self.values([saved.value, saved.index]), first], [rows])
 
     def end_nests(self, op: Operation, nests: list[tuple[int, int, list[int], SavedOutput]], count: int) -> None:
         """Append the slots written in a run of an inner loop to outer series, and bind the trip count."""
@@ -463,7 +468,7 @@ class Translator:
         Returns
         -------
         list of list of (Tensor, int)
-            For each branch, the values computed before the Cond, and the series that the branch writes them to.
+            For each branch, the values computed before the Cond, and their series.
         """
         earlier: list[list[tuple[Tensor, int]]] = [[] for _ in op.regions]
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
@@ -486,30 +491,3 @@ def _is_counted(op: Operation) -> bool:
     """Return True if the loop needs the number of the iteration."""
     inside = (inner.rule(RunsAs) for region in op.regions for inner in region.walk())
     return bool(saved_outputs(op)) or any(each is not None and each.code in ACCESSES for each in inside)
-
-
-def _mark_last(
-    instructions: Sequence[Instruction],
-    around: Sequence[int],
-    loops: Sequence[int],
-    kept: set[int],
-    homes: set[int],
-) -> None:
-    """Mark each input of an instruction whose value may be overwritten there.
-
-    A value may be overwritten if no later instruction reads the value and each iteration of the loops around writes the
-    register anew. A loop variable is written at the end of the loop's body, so its reads after the loop do not matter
-    inside the body; they do for the predicate, after which the loop may end.
-    """
-    read: set[int] = set(kept)
-    behind: dict[int, set[int]] = {}  # by loop, its variables that are read after it
-    for i in reversed(range(len(instructions))):
-        instruction = instructions[i]
-        if instruction.code is Code.JUMP and instruction.targets[0] <= i:
-            # The end of a loop, after MOVEs to its variables.
-            behind[instruction.targets[0]] = {r for r in homes & read if loops[r] == instruction.targets[0]}
-            read -= behind[instruction.targets[0]]
-        elif instruction.code is Code.UNLESS:
-            read |= behind[around[i]]
-        instruction.last = tuple(r not in read and loops[r] == around[i] for r in instruction.inputs)
-        read.update(instruction.inputs)

@@ -26,7 +26,7 @@ from ..support.arguments import as_sizes, axis_within, check_rank, index_tensor,
 from ..support.array_library import add_at, cast_to_accumulator
 from ..support.batching import emit_copy
 from ..support.bounds import check_bounds, rows_of_segments
-from ..support.common import scalar_like, shape_of
+from ..support.common import raised_to, scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
 from ..support.late_axes import gather_along_late, late_axis
 from ..support.literals import f64, i32, i64
@@ -448,16 +448,6 @@ def rows_by_id(segments: Tensor, ids: Tensor, like: Tensor) -> Tensor:
     # row 0 stands in for rows with a negative id until the next line
     rows = apply("Gather", segments, apply("Where", kept, ids, scalar_like(0, ids)))
     return apply("Where", raised_to(kept, like), rows, scalar_like(0, segments))
-
-
-def raised_to(mask: Tensor, like: Tensor) -> Tensor:
-    """Append dimensions of size 1 to `mask`, up to the rank of `like`."""
-    if mask.rank is None or like.rank is None:
-        extra = apply("Rank", like) - apply("Rank", mask)
-        tail = apply("Fill", apply("Reshape", extra, constant(i32([1]))), constant(1))
-    else:
-        tail = constant(np.ones(like.rank - mask.rank, np.int32))
-    return apply("Reshape", mask, apply("Concat", [shape_of(mask), tail], axis=0))
 
 
 define(

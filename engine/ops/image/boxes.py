@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -254,14 +254,22 @@ def non_max_suppression(
     return apply("NonMaxSuppression", boxes, scores, max_output_size, iou_threshold, score_threshold, name=name)
 
 
-def _suppress_softly(
-    xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, least: Array, sigma: Array
-) -> tuple[Array, Array]:
+class _Limits(NamedTuple):
+    """Scalar inputs of SoftNonMaxSuppression: number of boxes, both thresholds, and scale of the overlap."""
+
+    most: Array
+    iou: Array
+    least: Array
+    sigma: Array
+
+
+def _suppress_softly(boxes: Array, scores: Array, limits: _Limits) -> tuple[Array, Array]:
     """Choose the best box again and again, and lower the scores of boxes that overlap with a chosen box."""
     if boxes.shape != (*scores.shape, 4) or scores.ndim != 1:
         raise ValueError(f"non_max_suppression: boxes {boxes.shape} and scores {scores.shape} are not [n, 4] and [n]")
     corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
     left, current = np.arange(len(scores)), np.array(scores)
+    most, iou, least, sigma = limits
     kept: list[Any] = []
     kept_scores: list[Any] = []
     # Each choice changes scores: the best is searched anew, not sorted once as in `_compute_suppression`.
@@ -299,7 +307,7 @@ define(
         ReadsValues(),
         Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores))),
     ],
-    kernel=_suppress_softly,
+    kernel=lambda xp, boxes, scores, *limits: _suppress_softly(boxes, scores, _Limits(*limits)),
     gradient=NotDifferentiable("it chooses boxes"),
     samples=[
         Sample(

@@ -19,7 +19,7 @@ from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
 from ..support.common import same_as
-from ..support.families import Unary, declare_unary, keep_dtype
+from ..support.families import Unary, UnaryOperation, keep_dtype
 from ..support.literals import f64
 from ..support.vectorizing.families import pointwise
 from .elementwise import sign
@@ -110,9 +110,9 @@ def _declare_bessel(
     gradient : callable
         ``gradient(x, y)`` returns the derivative at `x`, where the function is `y`.
     samples, examples
-        As of `declare_unary`.
+        As of `UnaryOperation`.
     """
-    return declare_unary(
+    return UnaryOperation(
         f"Bessel{function.upper()}",
         f"bessel_{function}",
         f"{what}, elementwise.",
@@ -121,7 +121,7 @@ def _declare_bessel(
         gradient=lambda x, y, g: multiply_unless_zero(g, gradient(x, y)),
         samples=samples,
         examples=examples,
-    )
+    ).declare_type()
 
 
 bessel_i0: Unary = _declare_bessel(

@@ -16,7 +16,7 @@ from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import convert_alike
 from ..support.common import broadcast_all, sum_to, zeros_like
-from ..support.families import Unary, declare_unary
+from ..support.families import Unary, UnaryOperation
 from ..support.literals import c128, f64
 from ..support.tangents import LINEAR
 from ..support.vectorizing.families import pointwise
@@ -24,7 +24,7 @@ from ..support.vectorizing.families import pointwise
 COMPLEX = (dtypes.complex64, dtypes.complex128)
 _Z = c128([1 + 2j, -0.5 + 0.25j, 3 - 1j])
 
-declare_unary(
+UnaryOperation(
     "Conj",
     "conj",
     "Complex conjugate, elementwise.",
@@ -32,7 +32,7 @@ declare_unary(
     kernel=Ufunc("conjugate"),
     gradient=lambda x, y, g: conj(g),
     samples=[Sample([_Z], c128([1 - 2j, -0.5 - 0.25j, 3 + 1j]))],
-)
+).declare_type()
 
 
 @public
@@ -59,7 +59,7 @@ def conj(x: Any, name: str | None = None) -> Tensor:
     return apply("Conj", tensor, name=name) if tensor.dtype.is_complex else tensor
 
 
-declare_unary(
+UnaryOperation(
     "Real",
     "real",
     "Real part, elementwise.",
@@ -69,9 +69,9 @@ declare_unary(
     kernel=lambda xp, x: x.real.copy(),
     gradient=lambda x, y, g: complex(g, zeros_like(g)),
     samples=[Sample([_Z], f64([1, -0.5, 3]))],
-)
+).declare_type()
 
-declare_unary(
+UnaryOperation(
     "Imag",
     "imag",
     "Imaginary part, elementwise.",
@@ -80,9 +80,9 @@ declare_unary(
     kernel=lambda xp, x: x.imag.copy(),
     gradient=lambda x, y, g: complex(zeros_like(g), g),
     samples=[Sample([_Z], f64([2, 0.25, -1]))],
-)
+).declare_type()
 
-angle: Unary = declare_unary(
+angle: Unary = UnaryOperation(
     "Angle",
     "angle",
     "Argument of a complex number in radians, elementwise.",
@@ -93,7 +93,7 @@ angle: Unary = declare_unary(
     gradient=lambda x, y, g: apply("DivOrZero", complex(zeros_like(g), g), conj(x)),
     samples=[Sample([_Z], np.vectorize(cmath.phase))],
     examples={"np.array([1j, -1 + 0j])": "array([1.57079633, 3.14159265])"},
-)
+).declare_type()
 
 
 @public

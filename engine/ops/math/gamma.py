@@ -19,7 +19,7 @@ from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, sum_to
-from ..support.families import Unary, declare_binary, declare_unary, keep_dtype, make_samples
+from ..support.families import BinaryOperation, Unary, UnaryOperation, keep_dtype, make_samples
 from ..support.literals import f32, f64
 from ..support.vectorizing.families import pointwise
 from .gamma_slopes import by_order, count_expanded_terms, zeta_slopes
@@ -28,7 +28,7 @@ from .zero_products import multiply_unless_zero
 
 _EULER = 0.5772156649015329
 
-lgamma: Unary = declare_unary(
+lgamma: Unary = UnaryOperation(
     "Lgamma",
     "lgamma",
     "Logarithm of the absolute value of the gamma function, elementwise.",
@@ -41,9 +41,9 @@ lgamma: Unary = declare_unary(
         Sample([np.zeros((0, 2))], np.zeros((0, 2))),
     ],
     examples={"np.array([4.0, 0.5, 0.0])": "array([1.79175947, 0.57236494,        inf])"},
-)
+).declare_type()
 
-digamma: Unary = declare_unary(
+digamma: Unary = UnaryOperation(
     "Digamma",
     "digamma",
     "Derivative of ``lgamma``, elementwise.",
@@ -55,7 +55,7 @@ digamma: Unary = declare_unary(
         Sample([f64([-0.5])], f64([2 - 2 * math.log(2) - _EULER])),
     ],
     examples={"np.array([1.0, 2.0])": "array([-0.57721566,  0.42278434])"},
-)
+).declare_type()
 
 
 @keep_dtype
@@ -125,7 +125,7 @@ def _zeta_gradient(x: Tensor, q: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, 
     return multiply_unless_zero(g, by_x), -multiply_unless_zero(g * x, by_q)
 
 
-declare_binary(
+BinaryOperation(
     "Zeta",
     "zeta",
     "Hurwitz's zeta function.",
@@ -137,7 +137,7 @@ declare_binary(
         Sample([f64([[3.5], [1.25]]), f64([0.75, 4])], lambda x, q: _summed_zeta(x, q)),
         Sample([f64([1, 0.5, 2]), f64([1, 1, 0])], f64([np.inf, np.nan, np.inf]), differentiable=False),
     ],
-)
+).declare_type()
 
 
 def _summed_zeta(x: Any, q: Any) -> Any:

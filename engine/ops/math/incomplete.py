@@ -19,7 +19,7 @@ from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, sum_to
-from ..support.families import declare_binary, keep_dtype
+from ..support.families import BinaryOperation, keep_dtype
 from ..support.literals import f64
 from ..support.vectorizing.families import pointwise
 from .casting import cast
@@ -67,7 +67,7 @@ def _expected_igamma(a: Any, x: Any) -> Any:
     return np.stack([1 - np.exp(-x), 1 - (1 + x) * np.exp(-x), np.vectorize(math.erf)(np.sqrt(x))])
 
 
-declare_binary(
+BinaryOperation(
     "Igamma",
     "igamma",
     "Regularised lower incomplete gamma function.",
@@ -78,9 +78,9 @@ declare_binary(
         Sample([_SHAPE, _AT], _expected_igamma),
         Sample([f64([2, 3, -1]), f64([0, np.inf, 1])], f64([0, 1, np.nan]), differentiable=False),
     ],
-)
+).declare_type()
 
-declare_binary(
+BinaryOperation(
     "Igammac",
     "igammac",
     "Regularised upper incomplete gamma function.",
@@ -91,7 +91,7 @@ declare_binary(
         Sample([_SHAPE, _AT], lambda a, x: 1 - _expected_igamma(a, x)),
         Sample([f64([1, 1]), f64([40, 700])], np.exp(f64([-40, -700])), differentiable=False),
     ],
-)
+).declare_type()
 
 
 @public

@@ -88,9 +88,29 @@ def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [sum_to(to_a, a), sum_to(to_b, b)]
 
 
+def _are_views(a: Any, b: Any) -> bool:
+    """Return True for matrices of floats in NumPy's arrays, one of which lies in memory neither by rows nor by columns.
+
+    Native programs have plain copies of such views; their products are the C kernel's, with other bits than BLAS's.
+    """
+    return _are_matrices(a, b) and not all(x.flags.c_contiguous or x.flags.f_contiguous for x in (a, b))
+
+
+def _are_matrices(a: Any, b: Any) -> bool:
+    """Return True for two matrices of floats with elements in NumPy's arrays."""
+    if not type(a) is type(b) is np.ndarray or not a.ndim == b.ndim == 2 or a.dtype != b.dtype:
+        return False
+    return a.dtype in (np.float32, np.float64) and a.size > 0 and b.size > 0
+
+
 def _compute_matmul(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+    """Multiply two matrices: views by our own kernel, others by the array library."""
     check_rank(a, 2, None, "matmul multiplies matrices")
     check_rank(b, 2, None, "matmul multiplies matrices")
+    if _are_views(a, b):
+        from ...kernels.cpu.views import multiply_views  # late: loads all C kernels, which a graph does without
+
+        return multiply_views(a, b, transpose_a, transpose_b)
     if is_numpy(xp) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # BLAS has no 16-bit floats; cuBLAS has
         a, b = a.astype(np.float32), b.astype(np.float32)
     return xp.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
@@ -195,7 +215,11 @@ def _begin_sum(xp: Any, total: Any) -> ProductSum:
 
 
 def _add_product(xp: Any, total: ProductSum, a: Any, b: Any) -> ProductSum:
-    total.add(a, b)
+    # The C kernel takes all others.
+    if _are_matrices(a, b) and not (a.flags.c_contiguous and b.flags.c_contiguous):
+        total.gather_views(a, b)
+    else:
+        total.add(a, b)
     return total
 
 

@@ -29,9 +29,10 @@ from ....ir.rules.shapes import LoadsElement, StoresElement
 from ....ir.static_values import static_dimension, static_shape, static_value
 from ....ir.tensor import Tensor
 from ....ir.traits import Effect
+from ...support.attributes import takes_attributes
 from ...support.common import infer_nothing, infer_scalar, shape_of
 from ...support.context import KernelContext, result_after
-from .element_rules import ElementRules
+from .element_rules import ArraySpec
 from .gradient_arrays import gradient_array
 from .storage import ArrayStorage
 from .tangents import MAKES, reads, writes
@@ -53,15 +54,8 @@ def _element_shape(op: Operation) -> Shape:
 def _loaded_shape(op: Operation, element: Shape, lead: Shape, zeros_index: int) -> Shape:
     """Return the static shape of the result of a read.
 
-    Parameters
-    ----------
-    op : Operation
-    element : Shape
-        Shape of written elements, as far as known.
-    lead : Shape
-        Dimensions before those of an element: none, or the number of stacked elements.
-    zeros_index : int
-        Number of the optional input `zeros`.
+    `element` is the shape of written elements, as far as known; `lead` has the number of stacked elements, or no
+    dimension; `zeros_index` is the number of the optional input `zeros`.
     """
     if len(op.inputs) <= zeros_index:
         return lead + element
@@ -90,19 +84,8 @@ def _first_or_none(zeros: tuple[Any, ...]) -> Any:
     return zeros[0] if zeros else None
 
 
-def _make_tensor_array(
-    xp: Any,
-    context: KernelContext,
-    size: Any,
-    *,
-    dtype: DType,
-    element_shape: Shape,
-    array_name: str,
-    swappable: bool,
-    accepts_host_rows: bool,
-    sums: bool,
-    **options: Any,
-) -> tuple[ArrayStorage, Any]:
+@takes_attributes(ArraySpec)
+def _make_tensor_array(xp: Any, context: KernelContext, size: Any, attrs: ArraySpec) -> tuple[ArrayStorage, Any]:
     """Make the storage of an array for the step, and its flow; TensorArrayError for a negative size."""
     if size < 0:
         raise TensorArrayError(
@@ -112,14 +95,15 @@ def _make_tensor_array(
             operation=context.operation,
             hint="leave size out for an array that grows as elements are written",
         )
-    rules = ElementRules(Shape(element_shape), **options)
-    array = ArrayStorage(dtype, int(size), rules, name=array_name or context.operation, sums=sums, xp=xp)
+    array = ArrayStorage(
+        attrs.dtype, int(size), attrs.element_rules(), name=attrs.array_name or context.operation, xp=xp
+    )
     step = context.step
     # Freed at the end of the step, also of a step without a TensorArrayClose.
     step.resources.add_to_step(step.number, array)
     # An array needs the swapper for rows that stay in host memory until read, even if its elements are not swapped out.
-    array.swapper = step.swap if accepts_host_rows else None
-    array.swappable = swappable and array.swapper is not None
+    array.swapper = step.swap if attrs.accepts_host_rows else None
+    array.swappable = attrs.swappable and array.swapper is not None
     return array, _FLOW
 
 
@@ -233,8 +217,8 @@ def _gather_elements(
     indices: Any,
     flow: Any,
     *zeros: Any,
-    dtype: DType,
     element_shape: Shape,
+    **_: Any,
 ) -> Any:
     """Read the elements at `indices`, stacked; the array or an awaitable."""
     return array.stack(np.asarray(indices), context, _first_or_none(zeros), Shape(element_shape))
@@ -307,9 +291,8 @@ def _stack_elements(
     array: ArrayStorage,
     flow: Any,
     *zeros: Any,
-    dtype: DType,
     element_shape: Shape,
-    size: int | None,
+    **_: Any,
 ) -> Any:
     """Read all elements, stacked; in a gradient array the first size in `zeros` is their number."""
     shape = _first_or_none(zeros)
@@ -339,15 +322,8 @@ define(
 )
 
 
-def _unstack_value(
-    xp: Any,
-    context: KernelContext,
-    array: ArrayStorage,
-    value: Any,
-    flow: Any,
-    *,
-    host_backed: bool,
-    blocks: tuple[int, ...],
+def _write_all_rows(
+    array: ArrayStorage, value: Any, context: KernelContext, *, host_backed: bool, blocks: tuple[int, ...]
 ) -> Any:
     """Write the rows of a value to the elements, and make the rows readable in blocks of each number in `blocks`.
 
@@ -360,7 +336,7 @@ def _unstack_value(
         array.cut(value, count)
     if host_backed:
         array.wrap_host_rows(value)
-    return result_after(adding, flow)
+    return adding
 
 
 def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -391,7 +367,9 @@ define(
         writes(1),
         RunsAs("UNSTACK"),
     ],
-    kernel=_unstack_value,
+    kernel=lambda xp, context, array, value, flow, **attrs: result_after(
+        _write_all_rows(array, value, context, **attrs), flow
+    ),
     gradient=_unstack_gradient,
     effects=Effect.WRITES,
 )
