@@ -206,16 +206,16 @@ class Loop:
         return start + step * np.arange(count, dtype=tensor.dtype.numpy) if info.min <= last <= info.max else None
 
 
-def _counted_by(tensor: Tensor) -> list[Operation]:
-    """Return the loops whose trip counts a scalar is, or is computed from by the arithmetic of gradients."""
-    op = tensor.op
-    if op.role is Role.SERIES_READ:
-        saved = _saved_by_loop(op.inputs[0])
-        return [] if saved is None or saved.value is None or tensor.rank != 0 else _counted_by(saved.value)
-    if op.type in ("Add", "Sub", "FloorDiv", "Minimum") and tensor.rank == 0 and tensor.dtype.is_integer:
-        return [loop for t in op.inputs for loop in _counted_by(t)]
+def _counted_by(tensor: Tensor, depth: int = 8) -> list[Operation]:
+    """Return the loops whose trip counts a scalar is, or is computed from by at most `depth` operations."""
     saved = _saved_by_loop(tensor)
-    return [op] if saved is not None and saved.kind == "trip" else []
+    if saved is not None:
+        return [tensor.op] if saved.kind == "trip" else []
+    if (value := _saved_value(tensor)) is not None:
+        return _counted_by(value, depth)
+    if depth == 0 or not tensor.dtype.is_integer or not _is_elementwise(tensor):
+        return []
+    return [loop for t in tensor.op.inputs for loop in _counted_by(t, depth - 1)]
 
 
 def _slope_of_result(op: Operation, slopes: list[int]) -> int | None:
@@ -233,25 +233,30 @@ def _slope_of_result(op: Operation, slopes: list[int]) -> int | None:
     return 0 if not any(slopes) and op.definition.has(Batch) else None
 
 
-def known_start(tensor: Tensor) -> int | None:
+def known_start(tensor: Tensor, depth: int = 8) -> int | None:
     """Return the value of an integer scalar; None if unknown.
 
-    It is known of a constant, of the trip count of another loop, also if saved by a loop around that, and of a sum or
-    quotient of such values, such as a number of segments.
+    It is known of a constant, of the trip count of another loop, also if saved by a loop around that, and of at most
+    `depth` elementwise operations on such values, which compute a number of segments.
     """
-    op = tensor.op
+    op, saved = tensor.op, _saved_by_loop(tensor)
     if op.is_constant and tensor.rank == 0:
         return int(op.attrs["value"])
-    if op.role is Role.SERIES_READ:
-        saved = _saved_by_loop(op.inputs[0])
-        return None if saved is None or saved.value is None or tensor.rank != 0 else known_start(saved.value)
-    if op.type in ("Add", "FloorDiv") and tensor.dtype.is_integer and tensor.rank == 0:
-        values = [known_start(t) for t in op.inputs]
-        arrays = [None if v is None else np.asarray(v, tensor.dtype.numpy) for v in values]
-        found = _evaluate_kernel(op, arrays)
-        return None if found is None else int(found)
-    saved = _saved_by_loop(tensor)
-    return Loop(op).trip_count() if saved is not None and saved.kind == "trip" else None
+    if saved is not None:
+        return Loop(op).trip_count() if saved.kind == "trip" else None
+    if (value := _saved_value(tensor)) is not None:
+        return known_start(value, depth)
+    if depth == 0 or not op.inputs or not tensor.dtype.is_integer or not _is_elementwise(tensor):
+        return None
+    values = [known_start(t, depth - 1) for t in op.inputs]
+    found = _evaluate_kernel(op, [None if v is None else np.asarray(v, tensor.dtype.numpy) for v in values])
+    return None if found is None else int(found)
+
+
+def _saved_value(tensor: Tensor) -> Tensor | None:
+    """Return the scalar of which a read of a series returns the value in an iteration; None for other tensors."""
+    saved = _saved_by_loop(tensor.op.inputs[0]) if tensor.op.role is Role.SERIES_READ and tensor.rank == 0 else None
+    return None if saved is None else saved.value
 
 
 def _saved_by_loop(tensor: Tensor) -> SavedOutput | None:

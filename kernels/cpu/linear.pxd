@@ -8,6 +8,8 @@ from tagloom.kernels.cpu.seen cimport Seen
 
 cdef enum:
     TINY = 64  # multiplications up to which `multiply_few` is best
+    MOST_INNER = 2048  # terms of a sum up to which the rows of a panel stay in the cache; longer ones are cut
+    FEW = 8  # columns, of which a vector would be nearly empty: if the sums are long, BLAS is faster
 
 
 cdef struct Matrix:  # an operand as BLAS wants it
@@ -47,3 +49,4 @@ cdef int require_blas_for_sums(int columns) except -1
 cdef int multiply_columns(
     const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,
     ArrayObject* total, const void* before, Work* work) except -1 nogil
+cdef int multiply_at_once(const Product* p, int size) except -1

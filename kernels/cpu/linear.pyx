@@ -7,7 +7,6 @@ See docs/design/0027-products.md.
 """
 
 cimport numpy as cnp
-from cpython.object cimport PyObject
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
@@ -61,8 +60,6 @@ cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)
 
 cdef enum:
-    MOST_INNER = 2048  # terms of a sum up to which the rows of a panel stay in the cache; longer ones are cut
-    FEW = 8  # columns, of which a vector would be nearly empty: if the sums are long, BLAS is faster
     PANEL = 64  # rows or columns that a part has at least
     FAR = 1 << 20  # bytes of a second factor from which on a core's own cache does not keep a panel that is not packed
     LARGE = 1 << 15  # bytes of a second factor that fill the nearest cache, so that rows that lie apart are slower
@@ -469,49 +466,12 @@ cpdef int vector_bits() noexcept nogil:
     return _bits
 
 
-def is_own_product(int64_t terms):
-    """Return True if sums of `terms` terms are computed by vector instructions of our own, and in one piece."""
-    return _bits > 0 and terms <= MOST_INNER
-
-
-def has_equal_rows(int64_t terms, int64_t columns):
-    """Return True if a row of a product of floats has the same bits for any number of rows: not those of BLAS."""
-    return _bits > 0 and (terms <= MOST_INNER or columns >= FEW)
-
-
-def multiply_views(a, b, bint transpose_a=False, bint transpose_b=False, total=None):
-    """Return the product of two matrices, added to a total, with the bits of the kernel for plain matrices.
-
-    For views whose elements lie apart, of which other executors and native programs have plain copies.
-
-    Parameters
-    ----------
-    a, b, total : numpy.ndarray
-        Matrices of one dtype, float32 or float64, which fit and have elements.
-    """
-    cdef Product p
-    cdef cnp.ndarray result
-    p.total = p.more_a = p.packed = p.scratch = NULL
-    left, right = np.ascontiguousarray(a), np.ascontiguousarray(b)
-    _as_matrix(<ArrayObject*><PyObject*>left, transpose_a, &p.a)
-    _as_matrix(<ArrayObject*><PyObject*>right, transpose_b, &p.b)
-    p.rows = p.a.columns if p.a.transposed else p.a.rows
-    p.columns = p.b.rows if p.b.transposed else p.b.columns
-    p.inner = p.a.rows if p.a.transposed else p.a.columns
-    p.adds = total is not None
-    if p.adds:
-        total = np.ascontiguousarray(total)
-        p.total = cnp.PyArray_DATA(total)
-    result = np.empty((p.rows, p.columns), a.dtype)
-    p.data = cnp.PyArray_DATA(result)
-    if not _is_own(&p) and <int64_t>p.rows * p.columns * p.inner > TINY:
-        require_blas()
+cdef int multiply_at_once(const Product* p, int size) except -1:
+    """Compute a product whose operands, of elements of `size` bytes, and place are described."""
+    require_blas()
     with nogil:
-        if PyArray_ITEMSIZE(<ArrayObject*><PyObject*>result) == sizeof(float):
-            _block(&p, 0, p.rows, 0, p.columns, <float*>p.data, NULL)
-        else:
-            _block(&p, 0, p.rows, 0, p.columns, <double*>p.data, NULL)
-    return result
+        (_part_float if size == sizeof(float) else _part_double)(p, 0, 1)
+    return 0
 
 
 def limit_vectors(int bits):

@@ -94,18 +94,20 @@ class _Splitting:
         axis, (factor, other) = inner_axis(op, side), op.inputs[:: 1 if side == 0 else -1]
         if not _is_joined(factor, axis) or not self.loop.is_outside(other):
             return []
-        cost = work(op) // factor.shape.as_tuple()[axis]  # multiplications per row or column of a part
-        is_fast = self.keeps_products and is_fast_in_loop(op, side)
         # Adjacent parts of one kind first, then of one kind after those too small to lift have joined the rest.
         groups = [list(parts) for _, parts in groupby(_flatten_concat(factor, axis), self._kind)]
+        pieces = groupby(groups, lambda parts: self._kind_if_worth(op, side, parts))
+        joined = [[t for parts in same for t in parts] for _, same in pieces]
+        return joined if len(joined) > 1 else []
 
-        def kind(parts: list[Tensor]) -> bool | None:
-            """Return the kind of a group, whose parts are all of one kind; None if lifting its product does not pay."""
-            varies, width = self._kind(parts[0]), sum(t.shape.as_tuple()[axis] for t in parts)
-            return None if cost * width < WORTH or (varies and is_fast) else varies
-
-        pieces = [[t for parts in same for t in parts] for _, same in groupby(groups, kind)]
-        return pieces if len(pieces) > 1 else []
+    def _kind_if_worth(self, op: Operation, side: int, parts: list[Tensor]) -> bool | None:
+        """Return the kind of adjacent parts, which are all of one kind; None if lifting their product does not pay."""
+        axis, factor, varies = inner_axis(op, side), op.inputs[side], self._kind(parts[0])
+        # Multiplications per row or column of a part.
+        cost = work(op) // factor.shape.as_tuple()[axis]
+        if cost * sum(t.shape.as_tuple()[axis] for t in parts) < WORTH:
+            return None
+        return None if varies and self.keeps_products and is_fast_in_loop(op, side) else varies
 
 
 def _has_joined_factor(op: Operation) -> bool:
