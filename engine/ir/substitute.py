@@ -33,7 +33,7 @@ def count_noninput_uses(program: Program, region: Region | None = None) -> Count
     return found
 
 
-def computing_users(tensor: Tensor, kept: Container[Tensor]) -> list[Operation]:
+def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> list[Operation]:
     """Return the operations that use a tensor, except those that run for watches alone.
 
     A pass may replace a result with no other computing user: where it is watched it is computed as well, for the watch
@@ -48,7 +48,7 @@ def computing_users(tensor: Tensor, kept: Container[Tensor]) -> list[Operation]:
     return [user for user in tensor._consumers if user.region is not tensor.region or not _is_for_watches(user, kept)]
 
 
-def _is_for_watches(op: Operation, kept: Container[Tensor]) -> bool:
+def _is_for_watches(op: Operation, kept: Container[Tensor | None]) -> bool:
     """Return True for a watch, and for an operation without effects whose results are used for watches alone."""
     if not op.outputs:
         return "key" in op.attrs

@@ -468,10 +468,9 @@ cpdef int vector_bits() noexcept nogil:
 
 cdef int multiply_at_once(const Product* p, int size) except -1:
     """Compute a product whose operands, of elements of `size` bytes, and place are described."""
-    require_blas()
+    require_blas_for_sums(p.columns)
     with nogil:
         (_part_float if size == sizeof(float) else _part_double)(p, 0, 1)
-    return 0
 
 
 def limit_vectors(int bits):
