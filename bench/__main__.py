@@ -24,6 +24,14 @@ def experiments() -> dict[str, Experiment]:
     return {m.EXPERIMENT.name: m.EXPERIMENT for m in modules if hasattr(m, "EXPERIMENT")}
 
 
+def pair(text: str) -> tuple[str, str]:
+    """Return key and value of ``key=value``."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"wanted KEY=VALUE, got {text!r}")
+    return key, value
+
+
 def parse(arguments: list[str] | None, names: list[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure tagloom beside other engines.")
@@ -31,6 +39,9 @@ def parse(arguments: list[str] | None, names: list[str]) -> argparse.Namespace:
     parser.add_argument("--peer", action="append", default=[], choices=list(PEER_MODULES), help="measure this too")
     parser.add_argument(
         "--quick", action="store_true", help="end in under 50 seconds, or in two minutes where many cases are compared"
+    )
+    parser.add_argument(
+        "--only", action="append", default=[], type=pair, metavar="KEY=VALUE", help="run the cases that have this value"
     )
     parser.add_argument("--device", metavar="NAME", help="where, if not on the CPU: cuda")
     parser.add_argument("--seconds", type=float, metavar="N", help="add no rounds after so many")
@@ -49,6 +60,8 @@ def measure(options: argparse.Namespace, experiment: Experiment) -> None:
         if experiment.quick_seconds:
             effort = replace(effort, seconds=experiment.quick_seconds, most_rounds=FULL.most_rounds)
         experiment = experiment.quick()
+    if options.only:
+        experiment = experiment.only(**dict(options.only))
     if options.seconds:
         effort = replace(effort, seconds=options.seconds)
     report.require("rich", "uvloop", *(["matplotlib"] if options.plot else []))
@@ -59,6 +72,10 @@ def measure(options: argparse.Namespace, experiment: Experiment) -> None:
             records.append(record)
             if options.json:
                 report.print_json(record)
+    for found in filter(None, (bar.record(experiment.name, records) for bar in experiment.bars)):
+        records.append(found)
+        if options.json:
+            report.print_json(found)
     if not options.json:
         report.print_table(records)
     if options.plot:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import statistics
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
+
+from .errors import BenchError
+from .peers import other_packages
+
+__all__ = ["OURS", "PEER_MODULES", "Bar", "BenchError", "Case", "Experiment", "Factory", "Observed", "Step"]
 
 Case = Mapping[str, Any]
 Step = Callable[[], Any]
@@ -17,8 +24,31 @@ OURS = "tagloom"
 PEER_MODULES = {"tf": "tensorflow", "jax": "jax", "torch": "torch", "torch_fused": "torch"}
 
 
-class BenchError(Exception):
-    """The experiment can not be run as asked, or its engines disagree."""
+@dataclass(frozen=True)
+class Bar:
+    """A limit for the ratios to one other side.
+
+    Attributes
+    ----------
+    ratio_to : str
+    statistic : {'least', 'median'}
+        Of all ratios to that side.
+    wanted : float
+        Smallest accepted value of the statistic.
+    """
+
+    ratio_to: str
+    statistic: str
+    wanted: float
+
+    def record(self, name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """Return the record that compares the ratios among `records` with the bar, or None if there are no ratios."""
+        ratios = [float(r["value"]) for r in records if r.get("ratio_to") == self.ratio_to]
+        if not ratios:
+            return None
+        value = min(ratios) if self.statistic == "least" else statistics.median(ratios)
+        head = {"bench": name, "bar": self.ratio_to, "statistic": self.statistic, "wanted": self.wanted}
+        return {**head, "value": value, "met": value >= self.wanted}
 
 
 @dataclass(frozen=True)
@@ -104,6 +134,8 @@ class Experiment:
     sides : callable
         Gets (case, median) of tagloom for the cases together, medians of what they are to each other in a round; yields
         (case, `ratio_to`, ratio) of those it compares.
+    bars : tuple of Bar
+        Compared with all ratios of a run, at its end.
     """
 
     name: str
@@ -129,6 +161,7 @@ class Experiment:
     same_values: tuple[str, ...] = ()
     peer_case: Callable[[Case], Case] = lambda case: case
     sides: Callable[[Sequence[tuple[Case, float]]], Iterable[tuple[Case, str, float]]] = lambda medians: ()
+    bars: tuple[Bar, ...] = ()
 
     def on(self, device: str, peers: Sequence[str]) -> Experiment:
         """Return the experiment on a device; BenchError if it has none of that name, or something is missing."""
@@ -140,6 +173,13 @@ class Experiment:
     def quick(self) -> Experiment:
         """Return the experiment with the cases of a quick run."""
         return replace(self, cases=self.quick_cases or self.cases)
+
+    def only(self, **wanted: str) -> Experiment:
+        """Return the experiment with the cases that have these values; BenchError if no case has them."""
+        chosen = tuple(c for c in self.cases if all(str(c.get(key)) == value for key, value in wanted.items()))
+        if not chosen:
+            raise BenchError(f"{self.name} has no case with {' '.join(f'{k}={v}' for k, v in wanted.items())}")
+        return replace(self, cases=chosen)
 
     def sample(self, case: Case, steps: int, seconds: float) -> float:
         """Return the metric when `steps` steps took `seconds` together."""
@@ -161,8 +201,9 @@ class Experiment:
         if peer not in self.engines:
             known = ", ".join(name for name in self.engines if name in PEER_MODULES) or "none"
             raise BenchError(f"{self.name} has no peer '{peer}'; it has: {known}")
-        if importlib.util.find_spec(PEER_MODULES[peer]) is None:
+        module = PEER_MODULES[peer]
+        if importlib.util.find_spec(module) is None and PathFinder.find_spec(module, other_packages()) is None:
             raise BenchError(
-                f"peer '{peer}' needs the module {PEER_MODULES[peer]}, which is not installed; "
-                "try: pip install -r bench/requirements-peers.txt"
+                f"peer '{peer}' needs the module {module}, which is not installed; "
+                "try: pip install -r bench/requirements-peers.txt, here or where TAGLOOM_PEERS names a Python"
             )

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import multiprocessing
+import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
-from .experiment import BenchError, Case, Experiment, Observed
+from .experiment import PEER_MODULES, BenchError, Case, Experiment, Observed
 from .memory import PeakMemory
+from .peers import other_packages
 
 PATIENCE = 900.0  # seconds to wait for an answer before an engine counts as stuck
 
@@ -27,7 +29,8 @@ class EngineProcess:
         self.engine = engine
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, experiment.engines[engine])
+        peer = engine.partition("-")[0] in PEER_MODULES
+        arguments = (theirs, experiment.engines[engine], other_packages() if peer else ())
         # No daemon, as an engine may have processes of its own; it ends when the pipe is closed.
         self._process = context.Process(target=serve, args=arguments, name=f"bench-{engine}")
         self._process.start()
@@ -64,10 +67,11 @@ class EngineProcess:
             self._process.join()
 
 
-def serve(pipe: Connection, factory: Any) -> None:
-    """Answer commands until the pipe closes; runs in the engine's process."""
+def serve(pipe: Connection, factory: Any, packages: Sequence[str] = ()) -> None:
+    """Answer commands until the pipe closes; runs in the engine's process, which also imports from `packages`."""
     import uvloop
 
+    sys.path.extend(packages)  # behind this Python's own, so that all engines have one NumPy
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(pipe, Worker(factory)))
 
@@ -121,9 +125,9 @@ class Worker:
         figures = getattr(self.steps[0], "figures", {})
         return {metric: list(samples) for metric, samples in figures.items()}
 
-    async def notes(self) -> dict[str, str]:
-        """Return what the step has noted in words, if it is one that does."""
-        step = self.steps[0]
+    async def notes(self, number: int = 0) -> dict[str, str]:
+        """Return what the step of a case has noted in words, if it is one that does."""
+        step = self.steps[number]
         return dict(step.notes()) if isinstance(step, Observed) else {}
 
     async def peak(self) -> int:

@@ -15,6 +15,8 @@ from .protocol import Progress, describe
 
 Record = dict[str, Any]
 
+_ROW = {"bench", "case", "engine", "metric", "median", "p5", "p95", "runs"}  # keys of a row; others are notes
+
 
 def print_json(record: Record) -> None:
     """Print a record as one line."""
@@ -40,6 +42,12 @@ def print_table(records: list[Record]) -> None:
         console.print(f"{describe(r['case'])}: {r['value']:.2f}x {r['ratio_to']}")
     for r in (r for r in records if "note" in r):
         console.print(f"{describe(r['case'])}: {r['by']} {r['note']} {r['text']}")
+    for r in (r for r in records if "engine" in r):
+        for name in (key for key, text in r.items() if key not in _ROW and text):
+            console.print(f"{describe(r['case'])}: {r['engine']} {name} {r[name]}")
+    for r in (r for r in records if "bar" in r):
+        kept = "met" if r["met"] else "NOT met"
+        console.print(f"{r['statistic']} ratio to {r['bar']}: {r['value']:.2f}, wanted {r['wanted']:.2f}: {kept}")
 
 
 @contextmanager

@@ -187,7 +187,8 @@ def records(experiment: Experiment, lanes: list[Lane], samples: list[list[float]
     metric = experiment.metric
     found = list(zip(lanes, samples, strict=True))
     for lane, values in found:
-        yield {**_head(experiment, lane.case), "engine": lane.engine, "metric": metric, **summary(values)}
+        row = {**_head(experiment, lane.case), "engine": lane.engine, "metric": metric, **summary(values)}
+        yield {**row, **(lane.process.call("notes", lane.number) if experiment.notes else {})}
     ours = [(lane.case, values) for lane, values in found if lane.engine == OURS]
     for case, values in ours:
         for lane, theirs in found:

@@ -19,20 +19,15 @@ sys.path.insert(
 
 import numpy as np  # noqa: E402
 import tagloom as tg  # noqa: E402
-from tagloom.base.settings import Settings  # noqa: E402
-from tagloom.compile.native.eligible import NotNative, computation_of  # noqa: E402
-from tagloom.ir.apply import constant  # noqa: E402
 from tagloom.ir.definition import NotDifferentiable, Ufunc, all_definitions  # noqa: E402
 from tagloom.ir.entry import PUBLIC  # noqa: E402
-from tagloom.ir.graph import Graph  # noqa: E402
 from tagloom.ir.rules.fusing import Fusion  # noqa: E402
-from tagloom.ir.rules.native import RunsAs  # noqa: E402
 from tagloom.kernels.cpu import registry as in_c  # noqa: E402
 from tagloom.kernels.cuda import registry as in_cuda  # noqa: E402
 from tagloom.kernels.steps import STEPS  # noqa: E402
+from tagloom.monitoring.native_table import WAYS, native_table  # noqa: E402
 
 import tests.peers.families  # noqa: E402
-from tests.ops.samples import build  # noqa: E402
 from tests.peers.calls import FAMILIES  # noqa: E402
 from tests.support.mentions import strings  # noqa: E402
 
@@ -48,10 +43,12 @@ Each public function that builds operations, by the page that documents it:
 
 - **operation types** that it is; a *composition* is made of other functions, so whatever these have it has too.
 - **gradient**: to any order, or why there is none.
-- **kernels** besides that in Python, with NumPy: in **C**; as a step of a **fused** operation; in a **native** program,
-  where other kernels are traced or called ([note 57](design/0057-no-cliffs.md)); in **CUDA C**; with the **array
-  library** of a GPU. *Executor*: it has none, the executors do it themselves. *Store*: it keeps values where they
-  are, on a GPU too. *Host only*: it never runs on a GPU.
+- **kernels** besides that in Python, with NumPy: in **C**; as a step of a **fused** operation; in **CUDA C**; with the
+  **array library** of a GPU. *Executor*: it has none, the executors do it themselves. *Store*: it keeps values where
+  they are, on a GPU too. *Host only*: it never runs on a GPU. In a native program on a CPU the operation is **native**,
+  by the kernel in C; **traced**, by the inner loops of the kernel in Python; **called**, by that kernel in each
+  iteration; or **not native**, and its loop runs on the step machine ([note 57](design/0057-no-cliffs.md)). This is
+  the best of its samples; `tagloom info --native` lists dtypes and reasons.
 - **TensorFlow**: whether results and gradients of random calls are compared with those of TensorFlow
   (`tests/peers/families/`).
 - **since** which version it is there.
@@ -114,8 +111,12 @@ def builds(function):
 
 def called(function):
     """Yield the functions of tagloom that a function mentions by name, and those of its classes."""
-    for name in function.__code__.co_names:
-        value = function.__globals__.get(name)
+    mentioned = [function.__globals__.get(name) for name in function.__code__.co_names]
+    # a function made for a family has its own part in a variable of the family's
+    for value in [
+        *mentioned,
+        *(cell.cell_contents for cell in function.__closure__ or ()),
+    ]:
         for found in vars(value).values() if inspect.isclass(value) else [value]:
             inner = inspect.unwrap(found) if inspect.isfunction(found) else None
             if inner is not None and inner.__module__.startswith("tagloom."):
@@ -209,23 +210,25 @@ def kernels(definition):
         "C": definition.type in in_c.registered_types()
         or isinstance(definition.kernel, Ufunc),
         "fused": definition.has(Fusion) or is_step,
-        "native": definition.has(RunsAs) or is_native(definition),
+        way(definition): True,
         "CUDA C": definition.type in in_cuda.registered_types(),
     }
     return ", ".join([*(name for name, has in found.items() if has), where])
 
 
-def is_native(definition):
-    """Whether a native program can hold the operation of one of its samples."""
-    for sample in definition.samples:
-        with Graph().as_default():
-            op = build(definition, sample, constant)
-            try:
-                computation_of(op, Settings())
-            except NotNative:
-                continue
-        return True
-    return False
+def way(definition):
+    """Return how native programs compute an operation, at best."""
+    best = min(ways()[definition.type], key=WAYS.index)
+    return {"not": "not native"}.get(best, best)
+
+
+@cache
+def ways():
+    """Return the ways of the samples of each operation."""
+    found = {}
+    for each in native_table(all_dtypes=False):
+        found.setdefault(each.operation, set()).update(each.ways)
+    return found
 
 
 @cache

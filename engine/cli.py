@@ -65,6 +65,14 @@ def _parser() -> argparse.ArgumentParser:
         help="list where each operation runs in a session on a GPU",
     )
     info.add_argument("--passes", action="store_true", help="list the passes of the compiler in their order")
+    info.add_argument(
+        "--native",
+        nargs="*",
+        metavar="TYPE",
+        help="run small loops, and list how native programs compute each operation; "
+        "only types that match a pattern, as 'Sort*'",
+    )
+    info.add_argument("--json", action="store_true", help="with --native: print an array of objects")
     info.set_defaults(command=_print_info)
     _add_top(commands.add_parser("top", help="show what the sessions of running processes do"))
     _add_graph(commands.add_parser("graph", help="draw the text of a graph as a page"))
@@ -74,6 +82,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _print_info(parsed: argparse.Namespace) -> int:
     """Print the table of ``tagloom info`` with the parsed options."""
+    if parsed.native is not None:
+        return _print_native(parsed.native, parsed.json)
+    if parsed.json:
+        raise ValueError("--json is an option of `tagloom info --native`")
     return _print(_passes() if parsed.passes else _operations() if parsed.operations else _facts())
 
 
@@ -215,6 +227,28 @@ def _operations() -> list[tuple[str, str]]:
     from .ir.definition import all_definitions
 
     return [(definition.type, _PLACES[definition.runs_on]) for definition in all_definitions()]
+
+
+def _print_native(patterns: Sequence[str], as_json: bool) -> int:
+    """Print the rows of ``tagloom info --native``, with progress on the standard error."""
+    from .monitoring.native_table import native_table
+
+    def show_progress(done: int, count: int) -> None:
+        end = "\n" if done == count else ""
+        print(f"\r{done} of {count} loops", end=end, file=sys.stderr, flush=True)
+
+    rows = native_table(patterns, progress=show_progress)
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+        return 0
+    first, second = (max(len(text) for text in texts) for texts in zip(*((r.operation, r.dtypes) for r in rows)))
+    for row in rows:
+        line = f"{row.operation:<{first}}  {row.dtypes:<{second}}  {' or '.join(row.ways):<6}  {row.reason}"
+        print(line.rstrip())
+    return 0
 
 
 def _passes() -> list[tuple[str, str]]:

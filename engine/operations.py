@@ -12,6 +12,7 @@ from .ir.definition import OPTIONAL, REQUIRED, NotDifferentiable, OpDefinition, 
 from .ir.program import Program
 from .ir.rules.batching import Batch, TakesRow
 from .ir.rules.edges import Feedable, Fetchable, WarnsUnused
+from .ir.rules.forward_mode import DependsOn, Tangents
 from .ir.rules.fusing import AddsBias, AppliesMask, Fusion, LargestPlaces, SpreadsWindows, SumsRows
 from .ir.rules.gradients import Reread, TakesSlices
 from .ir.rules.kernels import Elements, KeepsSize, NoRetry, PassesInputs, ReadsValues
@@ -19,6 +20,7 @@ from .ir.rules.native import RunsAs
 from .ir.rules.ordering import Ordered, ReturnsInput
 from .ir.rules.placing import OutlivesStep, TakesPart
 from .ir.rules.shapes import LoadsElement, ShapeOnly, ShapeVector, StoresElement
+from .ir.rules.vectorizing import Vectorize
 from .ir.traits import Effect
 from .ops.support.context import KernelContext
 from .streams.kinds import DeviceKind, device_kinds, register_device_kind
@@ -30,6 +32,7 @@ __all__ = [
     "AppliesMask",
     "Batch",
     "Builder",
+    "DependsOn",
     "DeviceKind",
     "Effect",
     "Elements",
@@ -61,7 +64,9 @@ __all__ = [
     "TakesPart",
     "TakesRow",
     "TakesSlices",
+    "Tangents",
     "Ufunc",
+    "Vectorize",
     "WarnsUnused",
     "apply",
     "define",

@@ -45,12 +45,14 @@ from .base.errors import (
     TagloomError,
     TensorArrayError,
     UninitializedVariableError,
+    VectorizationError,
 )
 from .base.settings import Settings, Switches
 from .base.shapes import Shape
 from .base.version import VERSION as __version__
 from .compile.liveness import liveness
 from .frontend.control.conditional import case, cond, smart_cond, switch_case
+from .frontend.control.counted_loop import fori_loop
 from .frontend.control.loops import while_loop
 from .frontend.control.scopes import colocate_with, control_dependencies, device, name_scope
 from .frontend.embedding.candidates import learned_unigram_candidate_sampler
@@ -60,7 +62,9 @@ from .frontend.embedding.sampled import compute_accidental_hits, nce_loss, sampl
 from .frontend.embedding.sparse_embedding import embedding_lookup_sparse
 from .frontend.functions.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
 from .frontend.functions.functional import foldl, foldr, map_fn, scan
+from .frontend.functions.prefixes import associative_scan
 from .frontend.functions.py_function import py_function
+from .frontend.functions.vectorized import vectorized_map, vmap
 from .frontend.least_squares import matrix_solve_ls
 from .frontend.queues.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
 from .frontend.queues.async_sources import from_async
@@ -105,7 +109,8 @@ from .frontend.state.vocabularies import (
 )
 from .gradients.api import gradients
 from .gradients.hessian import hessians
-from .gradients.jacobian import batch_jacobian, hessian_vector_product, jacobian, jvp
+from .gradients.jacobian import batch_jacobian, hessian_vector_product, jacobian
+from .gradients.jvp import jvp
 from .ir.apply import constant, convert_to_tensor
 from .ir.gradient_overrides import RegisterGradient
 from .ir.graph import Graph
@@ -549,6 +554,7 @@ __all__ = [
     "Trace",
     "UninitializedVariableError",
     "Variable",
+    "VectorizationError",
     "Watch",
     "__version__",
     "accumulate_n",
@@ -589,6 +595,7 @@ __all__ = [
     "assert_rank_in",
     "assert_scalar",
     "assert_type",
+    "associative_scan",
     "atan",
     "atan2",
     "atanh",
@@ -737,6 +744,7 @@ __all__ = [
     "fold_in",
     "foldl",
     "foldr",
+    "fori_loop",
     "frame",
     "fresnel_cos",
     "fresnel_sin",
@@ -1108,6 +1116,8 @@ __all__ = [
     "value_and_grad",
     "variable_axis_size_partitioner",
     "variables_initializer",
+    "vectorized_map",
+    "vmap",
     "weighted_cross_entropy_with_logits",
     "weighted_moments",
     "where",

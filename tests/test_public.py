@@ -221,7 +221,7 @@ def test_docstring_of_a_class_names_its_arguments(name):
     assert [p for p in takes if not re.search(rf"^(\w+, )*{p}(, \w+)* : ", text, re.M)] == []
 
 
-@pytest.mark.parametrize("name", ["while_loop", "cond", "map_fn", "foldl", "foldr", "scan"])
+@pytest.mark.parametrize("name", ["while_loop", "fori_loop", "cond", "map_fn", "foldl", "foldr", "scan"])
 def test_docstring_says_the_meaning_in_python(name):
     assert re.search(r"^In Python:", inspect.getdoc(PUBLIC[name]), re.M)
 

@@ -9,7 +9,7 @@ PUBLIC = {
     "errors": (
         "BranchMismatchError CheckpointError DeadFetchError DeviceMemoryError DtypeError GraphError LoopVariableError "
         "OpError Overloaded PipelineError QueueClosed SessionClosed ShapeError StackError StepTimeout SwapError "
-        "TagloomError TensorArrayError UninitializedVariableError"
+        "TagloomError TensorArrayError UninitializedVariableError VectorizationError"
     ),
     "settings": "Settings Switches",
     "shapes": "Shape",

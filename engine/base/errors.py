@@ -93,6 +93,10 @@ class LoopVariableError(GraphError):
     """A loop body returns variables unlike its arguments."""
 
 
+class VectorizationError(GraphError):
+    """A function cannot be computed for many examples at once."""
+
+
 class OpError(TagloomError):
     """An operation failed while a step ran; the original error is ``__cause__``.
 

@@ -1,5 +1,7 @@
 """Order effects: accesses to a variable, calls of Python and prints run in the order of building (rule 140).
 
+So do writes to a gradient array whose order decides the sums (rule 111).
+
 A region counts as a single access at its place: later accesses wait for a Cond by a token from the branch taken, and
 for a While by a token carried as a loop variable. Keys without writes in the step need no order.
 
@@ -23,6 +25,7 @@ from ..ir.structured import add_result, add_variable, num_results
 from ..ir.substitute import substitute
 from ..ir.tensor import Tensor
 from ..ir.traits import SWITCHES, Role
+from .ordered_sums import keys_of_sums
 
 
 def order_effects(program: Program) -> Program:
@@ -55,12 +58,15 @@ class _Accesses:
         The keys written by the operation.
     written : set
         All keys written in the program.
+    sums : dict of Operation to Key
+        The writes to gradient arrays that need an order.
     """
 
     def __init__(self, root: Region) -> None:
         self.of: dict[Operation, dict[Key, Operation]] = {}
         self.writes: dict[Operation, set[Key]] = {}
         self.written: set[Key] = set()
+        self.sums = keys_of_sums(root)
         self._note_region(root)
 
     def _note_region(self, region: Region) -> None:
@@ -75,7 +81,7 @@ class _Accesses:
         """Record the accesses of an operation and of operations in its regions."""
         accesses: dict[Key, Operation] = {}
         writes: set[Key] = set()
-        key = key_of(op)
+        key = self.sums.get(op) or key_of(op)
         if key is not None:
             accesses[key] = op
             if is_write(op):

@@ -1,8 +1,9 @@
-"""Reverse-mode gradients of any order, through Cond, While and TensorArrays."""
+"""Derivatives of any order, in reverse and forward mode, through Cond, While and TensorArrays."""
 
 from .api import gradients
 from .hessian import hessians
-from .jacobian import batch_jacobian, hessian_vector_product, jacobian, jvp
+from .jacobian import batch_jacobian, hessian_vector_product, jacobian
+from .jvp import jvp
 
 __all__ = ["batch_jacobian", "gradients", "hessian_vector_product", "hessians", "jacobian", "jvp"]
 
@@ -10,5 +11,6 @@ __all__ = ["batch_jacobian", "gradients", "hessian_vector_product", "hessians", 
 PUBLIC = {
     "api": "gradients",
     "hessian": "hessians",
-    "jacobian": "batch_jacobian hessian_vector_product jacobian jvp",
+    "jacobian": "batch_jacobian hessian_vector_product jacobian",
+    "jvp": "jvp",
 }

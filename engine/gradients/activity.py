@@ -14,14 +14,22 @@ from ..ir.traits import Role
 from .backward import RULES
 
 
-def active_tensors(xs: Iterable[Tensor], stops: set[Tensor], here: Region, *, in_loops: bool = False) -> set[Tensor]:
+def active_tensors(
+    xs: Iterable[Tensor],
+    stops: set[Tensor],
+    here: Region,
+    *,
+    in_loops: bool = False,
+    operations: Iterable[Operation] | None = None,
+) -> set[Tensor]:
     """Return every tensor depending on some x; `stops`, and tensors reached through them alone, are left out.
 
     `here` is the region of the gradient: variables of loops still under construction there are included. With
-    `in_loops`, paths through a stop_gradient in a loop's body continue.
+    `in_loops`, paths through a stop_gradient in a loop's body continue. A caller that knows that all paths are among
+    some `operations` of the region passes them, because otherwise each call reads the whole graph.
     """
     active: set[Tensor] = set()
-    becomes = _find_receivers(here)
+    becomes = _find_receivers(here) if operations is None else _find_receivers_among(operations)
     # A breadth-first search over consumers: `work` grows while it is read.
     work = list(xs)
     for tensor in work:
@@ -64,9 +72,21 @@ def _find_receivers(here: Region) -> dict[Tensor, list[Tensor]]:
             if (initial := param.op.notes.initial) is not None:
                 found.setdefault(initial, []).append(param)
         for owner in region.walk():
-            for tensor, outside in _pair_results_with_receivers(owner) if is_structured(owner) else ():
-                found.setdefault(tensor, []).extend(outside)
+            _add_receivers(owner, found)
     return found
+
+
+def _find_receivers_among(operations: Iterable[Operation]) -> dict[Tensor, list[Tensor]]:
+    found: dict[Tensor, list[Tensor]] = {}
+    for op in operations:
+        for owner in (op, *(inner for region in op.regions for inner in region.walk())):
+            _add_receivers(owner, found)
+    return found
+
+
+def _add_receivers(owner: Operation, found: dict[Tensor, list[Tensor]]) -> None:
+    for tensor, outside in _pair_results_with_receivers(owner) if is_structured(owner) else ():
+        found.setdefault(tensor, []).extend(outside)
 
 
 def _pair_results_with_receivers(owner: Operation) -> Iterator[tuple[Tensor, list[Tensor]]]:

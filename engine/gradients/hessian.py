@@ -1,11 +1,10 @@
-"""``hessians``: a loop in the graph over the elements of the gradient."""
+"""``hessians``: the Jacobians of gradients."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..base import nest
-from ..base.dtypes import int64
 from ..ir.apply import apply, constant
 from ..ir.entry import public
 from ..ir.tensor import Tensor
@@ -17,16 +16,20 @@ from .zeros import zeros_for
 
 
 @public
-def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
+def hessians(ys: Any, xs: Any, name: str = "hessians", *, vectorized: bool | None = None) -> list[Tensor]:
     """Build the matrix of second derivatives of the sum of `ys` with respect to each x.
 
-    Each row is the gradient of one element of the gradient; the rows are computed by a loop in the graph.
+    Each row is the gradient of an element of the gradient; all rows are computed at once.
 
     Parameters
     ----------
     ys : Tensor or structure of Tensor
     xs : Tensor, Variable or sequence of them
         Of shape s.
+    name : str, optional
+        Name scope of the new operations.
+    vectorized : bool, optional
+        As for `jacobian`.
 
     Returns
     -------
@@ -46,10 +49,10 @@ def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
     """
     values = nest.flatten(xs)
     first = gradients(ys, values, name=name)
-    return [_build_hessian(g, x, name) for g, x in zip(first, values, strict=True)]
+    return [_build_hessian(g, x, name, vectorized) for g, x in zip(first, values, strict=True)]
 
 
-def _build_hessian(gradient: Any, x: Any, name: str) -> Tensor:
+def _build_hessian(gradient: Any, x: Any, name: str, vectorized: bool | None) -> Tensor:
     """Return the derivatives of a gradient's elements with respect to x, in shape s + s; zeros without a gradient."""
     key = key_of(x)
     if gradient is None:
@@ -58,7 +61,6 @@ def _build_hessian(gradient: Any, x: Any, name: str) -> Tensor:
         return apply("Fill", both, apply("Cast", constant(0), dtype=zeros.dtype))
     gradient = densify(gradient)
     flat = apply("Reshape", gradient, constant([-1], "int32"))
-    count = apply("Cast", apply("Size", gradient), dtype=int64)
-    (rows,) = stacked_gradients(lambda k: flat[k], count, [x], ZERO, name)
+    (rows,) = stacked_gradients(flat, [x], ZERO, name, vectorized)
     shape = shape_of(gradient)
     return apply("Reshape", rows, apply("Concat", [shape, shape], axis=0))

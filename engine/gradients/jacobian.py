@@ -1,4 +1,4 @@
-"""``jacobian`` and ``batch_jacobian`` by rows; products with Jacobians and Hessians by differentiating twice."""
+"""``jacobian`` and ``batch_jacobian``; products with Hessians by differentiating twice."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
 from ..base import nest
-from ..base.dtypes import int64
 from ..base.errors import GraphError, ShapeError
 from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
-from ..ir.typed import AsTensor, NamedFields, TensorLike
-from ..ops.support.common import shape_of, zeros_like
+from ..ir.typed import AsTensor, NamedFields
+from ..ops.support.common import shape_of
 from .api import NONE, ZERO, gradients, key_of
 from .cotangents import densify
 from .rows import stacked_gradients
@@ -25,10 +24,22 @@ S = TypeVar("S")
 
 
 @overload
-def jacobian(output: Any, inputs: NT, unconnected_gradients: str = NONE, name: str = "jacobian") -> NT: ...
+def jacobian(
+    output: Any,
+    inputs: NT,
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
+) -> NT: ...
 @overload
 def jacobian(
-    output: Any, inputs: Tensor | AsTensor, unconnected_gradients: str = NONE, name: str = "jacobian"
+    output: Any,
+    inputs: Tensor | AsTensor,
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> Tensor: ...
 @overload
 def jacobian(
@@ -36,6 +47,8 @@ def jacobian(
     inputs: list[Tensor] | list[AsTensor] | list[Any],
     unconnected_gradients: str = NONE,
     name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> list[Tensor]: ...
 @overload
 def jacobian(
@@ -43,6 +56,8 @@ def jacobian(
     inputs: tuple[Tensor | AsTensor, Tensor | AsTensor],
     unconnected_gradients: str = NONE,
     name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def jacobian(
@@ -50,18 +65,34 @@ def jacobian(
     inputs: tuple[Tensor | AsTensor, Tensor | AsTensor, Tensor | AsTensor],
     unconnected_gradients: str = NONE,
     name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def jacobian(
-    output: Any, inputs: Mapping[K, Tensor | AsTensor], unconnected_gradients: str = NONE, name: str = "jacobian"
+    output: Any,
+    inputs: Mapping[K, Tensor | AsTensor],
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> dict[K, Tensor]: ...
 @overload
-def jacobian(output: Any, inputs: S, unconnected_gradients: str = NONE, name: str = "jacobian") -> S: ...
+def jacobian(
+    output: Any, inputs: S, unconnected_gradients: str = NONE, name: str = "jacobian", *, vectorized: bool | None = None
+) -> S: ...
 @public
-def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: str = "jacobian") -> Any:
+def jacobian(
+    output: Any,
+    inputs: Any,
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+    *,
+    vectorized: bool | None = None,
+) -> Any:
     """Build the derivatives of each element of a tensor with respect to each element of others.
 
-    A loop in the graph computes the gradient of one element after the other.
+    The gradients of all elements are computed at once, as by `vmap` over their cotangents.
 
     Parameters
     ----------
@@ -73,6 +104,9 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
         Result for an input without a path to the output: None, or zeros.
     name : str, optional
         Name scope of the new operations.
+    vectorized : bool, optional
+        False computes the gradients of one element after the other in a loop in the graph, with less memory; True is
+        an error if an operation has no rule for many elements at once. By default the loop is built in this case.
 
     Returns
     -------
@@ -96,17 +130,17 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
            [0., 4.]], dtype=float32)
     """
     y, xs = densify(convert_to_tensor(output)), nest.flatten(inputs)
-    with scopes.within(name=_nested_scope_name(name)):
+    with scopes.within(name=nested_scope_name(name)):
         flat = apply("Reshape", y, constant([-1], "int32"))
-        count = apply("Cast", apply("Size", y), dtype=int64)
-        rows = stacked_gradients(lambda k: flat[k], count, xs, unconnected_gradients, "rows")
+        rows = stacked_gradients(flat, xs, unconnected_gradients, "rows", vectorized)
         found = [
             None if row is None else _restore_output_dimensions(row, y, x) for row, x in zip(rows, xs, strict=True)
         ]
     return nest.pack_as(inputs, found) if nest.is_container(inputs) else found[0]
 
 
-def _nested_scope_name(name: str) -> str:
+def nested_scope_name(name: str) -> str:
+    """Return a name scope inside the current one."""
     outer = scopes.current().name
     return f"{outer}/{name}" if outer else name
 
@@ -119,11 +153,16 @@ def _restore_output_dimensions(rows: Tensor, y: Tensor, x: object) -> Tensor:
 
 @public
 def batch_jacobian(
-    output: Any, inp: Any, unconnected_gradients: str = NONE, name: str = "batch_jacobian"
+    output: Any,
+    inp: Any,
+    unconnected_gradients: str = NONE,
+    name: str = "batch_jacobian",
+    *,
+    vectorized: bool | None = None,
 ) -> Tensor | None:
     """Build the Jacobian of each example of a batch, where no example depends on another.
 
-    A loop in the graph goes through the elements of one example, and computes the gradients of all examples at once.
+    The gradients of all elements of an example, and of all examples, are computed at once.
 
     Parameters
     ----------
@@ -135,6 +174,8 @@ def batch_jacobian(
         Result if the output does not depend on the input: None, or zeros.
     name : str, optional
         Name scope of the new operations.
+    vectorized : bool, optional
+        As for `jacobian`.
 
     Returns
     -------
@@ -158,12 +199,11 @@ def batch_jacobian(
     """
     y, x = convert_to_tensor(output), convert_to_tensor(inp)
     _check_batch(y, x)
-    with scopes.within(name=_nested_scope_name(name)):
+    with scopes.within(name=nested_scope_name(name)):
         width = _count_elements(shape_of(y)[1:])
         # Elements first: row k holds element k of every example.
         flat = apply("Transpose", apply("Reshape", y, apply("Stack", [shape_of(y)[0], width], axis=0)), perm=(1, 0))
-        count = apply("Cast", width, dtype=int64)
-        (rows,) = stacked_gradients(lambda k: flat[k], count, [x], unconnected_gradients, "rows")
+        (rows,) = stacked_gradients(flat, [x], unconnected_gradients, "rows", vectorized)
         return None if rows is None else _by_example(rows, y, x)
 
 
@@ -228,13 +268,13 @@ def hessian_vector_product(ys: Any, xs: Any, v: Any, name: str = "hessian_vector
     array([4., 2.], dtype=float32)
     """
     values = nest.flatten(xs)
-    vectors = _match_vectors(xs, v)
-    with scopes.within(name=_nested_scope_name(name)):
+    vectors = match_vectors(xs, v)
+    with scopes.within(name=nested_scope_name(name)):
         first = [densify(g) for g in gradients(ys, values, unconnected_gradients=ZERO)]
         return [densify(g) for g in gradients(first, values, vectors, unconnected_gradients=ZERO)]
 
 
-def _match_vectors(xs: Any, v: Any) -> list[Any]:
+def match_vectors(xs: Any, v: Any) -> list[Any]:
     """Return a vector for each x: for a single x, `v` is the vector, or a list with the vector."""
     values = nest.flatten(xs)
     if not nest.is_container(xs):
@@ -249,65 +289,3 @@ def _match_vectors(xs: Any, v: Any) -> list[Any]:
             hint="give them in the order of xs, each in the shape of its x",
         )
     return vectors
-
-
-@overload
-def jvp(ys: NT, xs: Any, v: Any, name: str = "jvp") -> NT: ...
-@overload
-def jvp(ys: Tensor, xs: Any, v: Any, name: str = "jvp") -> Tensor: ...
-@overload
-def jvp(ys: list[Any], xs: Any, v: Any, name: str = "jvp") -> list[Tensor]: ...
-@overload
-def jvp(ys: tuple[TensorLike, TensorLike], xs: Any, v: Any, name: str = "jvp") -> tuple[Tensor, Tensor]: ...
-@overload
-def jvp(ys: S, xs: Any, v: Any, name: str = "jvp") -> S: ...
-@public
-def jvp(ys: Any, xs: Any, v: Any, name: str = "jvp") -> Any:
-    """Build the product of the Jacobian and vectors: how `ys` change as `xs` move along `v`.
-
-    Computed by reverse mode twice: the gradient is linear in the cotangents of `ys`, and its derivative with respect
-    to them is the product. The cost is about two gradients, whatever the numbers of elements.
-
-    Parameters
-    ----------
-    ys : Tensor or structure of Tensor
-        Of a floating or complex dtype.
-    xs : Tensor, Variable or sequence of them
-    v : array-like or sequence of them
-        For each x a tensor of its shape and dtype.
-    name : str, optional
-        Name scope of the new operations.
-
-    Returns
-    -------
-    structure
-        In the structure of `ys`: for each y a Tensor of its shape and dtype, zeros where y does not depend on `xs`.
-
-    Raises
-    ------
-    GraphError
-        If there is not one vector for each x.
-    ShapeError
-        If a vector is known to have another shape.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     x = tg.constant([1.0, 2.0])
-    ...     moved = tg.jvp(tg.stack([x[0] * x[1], x[1] ** 2.0]), x, [1.0, 10.0])
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(moved)
-    array([12., 40.], dtype=float32)
-    """
-    outputs, vectors = [convert_to_tensor(y) for y in nest.flatten(ys)], _match_vectors(xs, v)
-    with scopes.within(name=_nested_scope_name(name)):
-        # Zeros serve as well as any values: the gradient is linear in the cotangents, so its derivative ignores them.
-        cotangents = [zeros_like(y) for y in outputs]
-        back = gradients(outputs, nest.flatten(xs), cotangents)
-        pairs = [(densify(g), vector) for g, vector in zip(back, vectors, strict=True) if g is not None]
-        if pairs:
-            moved = gradients([g for g, _ in pairs], cotangents, [w for _, w in pairs], unconnected_gradients=ZERO)
-        else:
-            moved = cotangents
-    return nest.pack_as(ys, moved) if nest.is_container(ys) else moved[0]

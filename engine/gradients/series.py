@@ -40,12 +40,18 @@ def _pull_back_add(walk: Backward, op: Operation, cotangents: Cotangents) -> Non
 
 
 def _pull_back_concat(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
-    walk.contribute(cotangents, op.inputs[0], apply("SeriesSplit", _dense_total(op, cotangents), op.inputs[0]))
+    walk.contribute(cotangents, op.inputs[0], _split(op, _dense_total(op, cotangents)))
+
+
+def _split(op: Operation, rows: Tensor) -> Tensor:
+    axis = op.attrs["axis"]
+    return apply("SeriesSplit", rows, op.inputs[0], axis=axis, like_axis=axis)
 
 
 def _pull_back_split(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
     rows = op.inputs[0]
-    joined = apply("SeriesConcat", _dense_total(op, cotangents), shape_of(rows), dtype=rows.dtype, shape=rows.shape)
+    attrs = {"dtype": rows.dtype, "shape": rows.shape, "axis": op.attrs["axis"]}
+    joined = apply("SeriesConcat", _dense_total(op, cotangents), shape_of(rows), **attrs)
     walk.contribute(cotangents, rows, joined)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,22 @@ from .definition import definition_of, has_default
 from .operation import Operation
 from .region import Region
 from .tensor import Tensor
+
+
+class Edges(NamedTuple):
+    """Edges of a new operation.
+
+    Attributes
+    ----------
+    inputs : sequence of Tensor
+    outputs : sequence of (DType, Shape)
+    controls : sequence of Operation
+        Operations to run first.
+    """
+
+    inputs: Sequence[Tensor]
+    outputs: Sequence[tuple[DType, Shape]]
+    controls: Sequence[Operation] = ()
 
 
 def append(

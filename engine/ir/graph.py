@@ -162,10 +162,10 @@ class Graph:
         """Return the current names and collection lengths, for `give_up` to undo a later build."""
         return Attempt(dict(self._counts), {key: len(listed) for key, listed in self.collections.items()})
 
-    def give_up(self, attempt: Attempt, regions: Sequence[Region]) -> None:
+    def give_up(self, attempt: Attempt, regions: Sequence[Region], frees_seeds: bool = True) -> None:
         """Remove regions without an owner: their operations and names, and their entries in collections.
 
-        Seeds taken by random operations become free again, and a replacement draws the same numbers.
+        Seeds taken by random operations become free again, if `frees_seeds`: a replacement draws the same numbers.
 
         Parameters
         ----------
@@ -181,7 +181,9 @@ class Graph:
         for key, listed in self.collections.items():
             # Later entries only. Integers are the seeds of random operations.
             start = attempt.lengths.get(key, 0)
-            listed[start:] = [x for x in listed[start:] if not isinstance(x, int) and _operation_of(x) not in gone]
+            listed[start:] = [
+                x for x in listed[start:] if (not frees_seeds if isinstance(x, int) else _operation_of(x) not in gone)
+            ]
         # A name still registered belongs to an operation outside the regions given up, and stays taken.
         for name, count in list(self._counts.items()):
             if count != attempt.counts.get(name) and name not in self._by_name:

@@ -98,3 +98,8 @@ def _slice_part(tensor: Tensor, part: object, dynamic: list[Any]) -> Any:
     if isinstance(part, slice):
         return slice(convert_bound(part.start), convert_bound(part.stop), convert_bound(part.step))
     return convert_bound(part)
+
+
+def whole_rows(spec: tuple[Any, ...]) -> bool:
+    """True if an index expression, after its first index, takes all of the remaining dimensions."""
+    return all(part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in spec[1:])

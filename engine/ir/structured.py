@@ -18,6 +18,7 @@ from ..base.shapes import SCALAR, Shape
 from . import scopes
 from .accesses import close_branches, close_loop
 from .apply import apply_scope_attributes, scoped_name
+from .builder import Edges
 from .operation import Operation
 from .region import Region
 from .rules.gradients import Reread
@@ -82,33 +83,32 @@ def make_cond(
     # Writes in the branches end the shared reads of the region around them.
     close_branches(scopes.current_region(), branches)
     outputs = [(t.dtype, shape) for t, shape in zip(branches[0].results, shapes, strict=True)]
-    controls = scopes.current().control_inputs
-    op = append_cond(scopes.current_region(), pred, branches, outputs, scoped_name(name), source, controls, **attrs)
+    edges = Edges([pred], outputs, scopes.current().control_inputs)
+    op = append_cond(scopes.current_region(), scoped_name(name), edges, branches, source=source, **attrs)
     apply_scope_attributes(op)
     return op
 
 
 def append_cond(
     region: Region,
-    pred: Tensor,
-    branches: Sequence[Region],
-    outputs: Sequence[tuple[DType, Shape]],
     name: str,
+    edges: Edges,
+    branches: Sequence[Region],
+    *,
     source: Any = None,
-    control_inputs: Sequence[Operation] = (),
     device: str = "",
     **attrs: Any,
 ) -> Operation:
-    """Append a Cond of some branches to a region."""
+    """Append a Cond of some branches to a region; its input is the predicate."""
     return Operation(
         region,
         "Cond",
         name,
-        [pred],
-        outputs,
+        edges.inputs,
+        edges.outputs,
         regions=branches,
         source=source,
-        control_inputs=control_inputs,
+        control_inputs=edges.controls,
         device=device,
         attrs={"saved_outputs": [], **attrs},
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 
-from ..base.docstrings import Family
+from ..base.docstrings import Family, name_function
 from ..base.dtypes import float32, int32, int64
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..frontend.control.scopes import name_scope
@@ -50,6 +51,15 @@ RANKED = Family(
         "ShapeError": "If the shapes are known not to fit.",
         "GraphError": "If a rank is unknown.",
         "OpError": "When a step runs the operation, if labels and predictions differ in their rows.",
+    },
+)
+
+
+_OF_RANKS = replace(
+    RANKED,
+    parameters={
+        **RANKED.parameters,
+        "k": "int, optional\n    Number of best classes to use from each row; all when None.",
     },
 )
 
@@ -161,91 +171,115 @@ def _count_kinds(
 _SCORES = "[[0.1, 0.7, 0.2], [0.3, 0.1, 0.6]]"
 
 
-@metric(f"[[0], [2]], {_SCORES}, k=2", "0.25", family=RANKED)
-def precision_at_k(
-    labels: Any,
-    predictions: ArrayLike,
-    k: int,
-    class_id: int | None = None,
-    weights: ArrayLike | None = None,
-    metrics_collections: Collections = None,
-    updates_collections: Collections = None,
-    name: str | None = None,
-) -> Metric:
-    """Fraction of right classes among the k best classes of all rows."""
-    with name_scope(name, "precision_at_k"):
-        best, kinds = _find_best_classes(predictions, k), ("true_positives", "false_positives")
-        counts = _count_kinds(kinds, labels, best, class_id, weights)
-        return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
+class AtK(Protocol):
+    """Public function of a metric of the k best classes by scores."""
+
+    def __call__(
+        self,
+        labels: Any,
+        predictions: ArrayLike,
+        k: int,
+        class_id: int | None = None,
+        weights: ArrayLike | None = None,
+        metrics_collections: Collections = None,
+        updates_collections: Collections = None,
+        name: str | None = None,
+    ) -> Metric: ...
 
 
-@metric("[[0], [2]], [[1, 2], [2, 0]]", "0.25", family=RANKED)
-def precision_at_top_k(
-    labels: Any,
-    predictions_idx: ArrayLike,
-    k: int | None = None,
-    class_id: int | None = None,
-    weights: ArrayLike | None = None,
-    metrics_collections: Collections = None,
-    updates_collections: Collections = None,
-    name: str | None = None,
-) -> Metric:
-    """Fraction of right classes among the best classes of all rows, given by `predictions_idx`.
+class AtTopK(Protocol):
+    """Public function of a metric of ranked classes."""
 
-    Parameters
-    ----------
-    k : int, optional
-        Number of best classes to use from each row; all when None.
-    """
-    with name_scope(name, "precision_at_top_k"):
-        best, kinds = _take_first_classes(predictions_idx, k), ("true_positives", "false_positives")
-        counts = _count_kinds(kinds, labels, best, class_id, weights)
-        return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
+    def __call__(
+        self,
+        labels: Any,
+        predictions_idx: ArrayLike,
+        k: int | None = None,
+        class_id: int | None = None,
+        weights: ArrayLike | None = None,
+        metrics_collections: Collections = None,
+        updates_collections: Collections = None,
+        name: str | None = None,
+    ) -> Metric: ...
 
 
-@metric(f"[[0, 1], [2, 0]], {_SCORES}, k=1", "0.5", family=RANKED)
-def recall_at_k(
-    labels: Any,
-    predictions: ArrayLike,
-    k: int,
-    class_id: int | None = None,
-    weights: ArrayLike | None = None,
-    metrics_collections: Collections = None,
-    updates_collections: Collections = None,
-    name: str | None = None,
-) -> Metric:
+# The share of true positives among them and these is the precision, or the recall.
+_PRECISION, _RECALL = "false_positives", "false_negatives"
+
+
+def _define_at_k(name: str, others: str, call: str, shown: str, summary: str) -> AtK:
+    """Return the public function `name`, for the share of true positives among them and the outcomes `others`."""
+
+    def share_at_k(
+        labels: Any,
+        predictions: ArrayLike,
+        k: int,
+        class_id: int | None = None,
+        weights: ArrayLike | None = None,
+        metrics_collections: Collections = None,
+        updates_collections: Collections = None,
+        name: str | None = None,
+    ) -> Metric:
+        with name_scope(name, share_at_k.__name__):
+            best = _find_best_classes(predictions, k)
+            counts = _count_kinds(("true_positives", others), labels, best, class_id, weights)
+            return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
+
+    return metric(call, shown, family=RANKED)(name_function(share_at_k, name, summary))
+
+
+def _define_at_top_k(name: str, others: str, call: str, shown: str, summary: str) -> AtTopK:
+    """Return the public function `name`; see `_define_at_k`."""
+
+    def share_at_top_k(
+        labels: Any,
+        predictions_idx: ArrayLike,
+        k: int | None = None,
+        class_id: int | None = None,
+        weights: ArrayLike | None = None,
+        metrics_collections: Collections = None,
+        updates_collections: Collections = None,
+        name: str | None = None,
+    ) -> Metric:
+        with name_scope(name, share_at_top_k.__name__):
+            best = _take_first_classes(predictions_idx, k)
+            counts = _count_kinds(("true_positives", others), labels, best, class_id, weights)
+            return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
+
+    return metric(call, shown, family=_OF_RANKS)(name_function(share_at_top_k, name, summary))
+
+
+precision_at_k: AtK = _define_at_k(
+    "precision_at_k",
+    _PRECISION,
+    f"[[0], [2]], {_SCORES}, k=2",
+    "0.25",
+    "Fraction of right classes among the k best classes of all rows.",
+)
+precision_at_top_k: AtTopK = _define_at_top_k(
+    "precision_at_top_k",
+    _PRECISION,
+    "[[0], [2]], [[1, 2], [2, 0]]",
+    "0.25",
+    "Fraction of right classes among the best classes of all rows, given by `predictions_idx`.",
+)
+recall_at_k: AtK = _define_at_k(
+    "recall_at_k",
+    _RECALL,
+    f"[[0, 1], [2, 0]], {_SCORES}, k=1",
+    "0.5",
     """Fraction of the right classes of all rows found among the k best.
 
     With a single label in each row this is the accuracy of the k best classes.
-    """
-    with name_scope(name, "recall_at_k"):
-        best, kinds = _find_best_classes(predictions, k), ("true_positives", "false_negatives")
-        counts = _count_kinds(kinds, labels, best, class_id, weights)
-        return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
-
-
-@metric("[[0, 1], [2, 0]], [[1], [2]]", "0.5", family=RANKED)
-def recall_at_top_k(
-    labels: Any,
-    predictions_idx: ArrayLike,
-    k: int | None = None,
-    class_id: int | None = None,
-    weights: ArrayLike | None = None,
-    metrics_collections: Collections = None,
-    updates_collections: Collections = None,
-    name: str | None = None,
-) -> Metric:
-    """Fraction of the right classes of all rows found among the best, given by `predictions_idx`.
-
-    Parameters
-    ----------
-    k : int, optional
-        Number of best classes to use from each row; all when None.
-    """
-    with name_scope(name, "recall_at_top_k"):
-        best, kinds = _take_first_classes(predictions_idx, k), ("true_positives", "false_negatives")
-        counts = _count_kinds(kinds, labels, best, class_id, weights)
-        return stream_metric(_share_of_both, counts, float32, metrics_collections, updates_collections)
+    """,
+)
+recall_at_top_k: AtTopK = _define_at_top_k(
+    "recall_at_top_k",
+    _RECALL,
+    "[[0, 1], [2, 0]], [[1], [2]]",
+    "0.5",
+    "Fraction of the right classes of all rows found among the best, given by `predictions_idx`.",
+)
 
 
 @metric(f"[[0, 1], [2, 0]], {_SCORES}, k=3", "0.9167", "round(float(session.run(update)), 4)", family=RANKED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import InitVar
 from typing import Any
 
 from ..base.dtypes import bool_
@@ -21,10 +22,11 @@ from .building import Lazy, reshape_sizes
 from .by_name import as_activation
 from .dense import Dense
 from .dropout import Dropout
-from .module import Module
+from .module import Module, module_of_fields
 from .normalization import LayerNorm
 
 
+@module_of_fields
 class MultiHeadAttention(Lazy):
     """Multi-head scaled dot-product attention (Vaswani et al., 2017).
 
@@ -72,29 +74,24 @@ class MultiHeadAttention(Lazy):
              [0., 1.]]]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        head_size: int | None = None,
-        output_size: int | None = None,
-        dropout: Any = 0.0,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = "zeros",
-        input_size: int | None = None,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
+    num_heads: int
+    head_size: int | None = None
+    output_size: int | None = None
+    dropout: Any = 0.0
+    use_bias: bool = True
+    kernel_initializer: Any = None
+    bias_initializer: Any = "zeros"
+    input_size: InitVar[int | None] = None
+    dtype: InitVar[Any] = None
+    name: InitVar[str | None] = None
+
+    def __post_init__(self, input_size: Any, dtype: Any, name: str | None) -> None:
         super().__init__(name, input_size, dtype)
-        if num_heads < 1:
-            raise GraphError("attention has heads", wanted="at least 1", got=num_heads, hint="1 looks at one place")
-        self.num_heads = num_heads
-        self.head_size = head_size
-        self.output_size = output_size
-        self.dropout: Dropout = Dropout(dropout)
-        self.use_bias = use_bias
-        self.kernel_initializer: Any = kernel_initializer
-        self.bias_initializer: Any = bias_initializer
+        if self.num_heads < 1:
+            raise GraphError(
+                "attention has heads", wanted="at least 1", got=self.num_heads, hint="1 looks at one place"
+            )
+        self.dropout = Dropout(self.dropout)
         self.prepare()
 
     def build(self, size: int) -> None:
@@ -242,6 +239,7 @@ def _compute_weights(logits: Tensor, seen: Tensor | None) -> Tensor:
     return where(seen, softmax(where(seen, logits, least)), cast(0, logits.dtype))
 
 
+@module_of_fields
 class TransformerEncoderLayer(Module):
     """Transformer encoder layer: self-attention and a feed-forward network, with residuals (Vaswani et al., 2017).
 
@@ -272,31 +270,29 @@ class TransformerEncoderLayer(Module):
     (Shape(None, 10, 32), 32)
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        hidden_size: int,
-        dropout: Any = 0.1,
-        activation: Any = "relu",
-        norm_first: bool = False,
-        epsilon: float = 1e-5,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
+    num_heads: int
+    hidden_size: int
+    dropout: InitVar[Any] = 0.1
+    activation: Any = "relu"
+    norm_first: bool = False
+    epsilon: float = 1e-5
+    dtype: Any = None
+    name: InitVar[str | None] = None
+
+    def __post_init__(self, dropout: Any, name: str | None) -> None:
         super().__init__(name)
-        self.attention: MultiHeadAttention = MultiHeadAttention(num_heads, dropout=dropout, dtype=dtype)
-        self.hidden: Dense = Dense(hidden_size, dtype=dtype, name="hidden")
+        dtype = self.dtype
+        self.attention: MultiHeadAttention = MultiHeadAttention(self.num_heads, dropout=dropout, dtype=dtype)
+        self.hidden: Dense = Dense(self.hidden_size, dtype=dtype, name="hidden")
         self.output: Dense | None = None
-        self.norms: list[LayerNorm] = [LayerNorm(epsilon=epsilon, dtype=dtype) for _ in range(2)]
+        self.norms: list[LayerNorm] = [LayerNorm(epsilon=self.epsilon, dtype=dtype) for _ in range(2)]
         # In order: for the result of the attention, for the hidden units, for the result of the feed-forward network.
         self.drops: list[Dropout] = [Dropout(dropout) for _ in range(3)]
-        self.activation = as_activation(activation)
-        self.norm_first = norm_first
-        self._dtype = dtype
+        self.activation = as_activation(self.activation)
 
     def forward(self, x: Any, mask: Any = None, causal: bool = False, training: Any = False) -> Tensor:
         """Return sequences like `x`, [batch, places, size]; `mask`, `causal` and `training` are as for attention."""
-        y = convert_to_tensor(x, self._dtype if not hasattr(x, "dtype") else None)
+        y = convert_to_tensor(x, self.dtype if not hasattr(x, "dtype") else None)
 
         def apply_attention(y: Tensor) -> Tensor:
             return self.drops[0](self.attention(y, mask=mask, causal=causal, training=training), training)
@@ -313,5 +309,5 @@ class TransformerEncoderLayer(Module):
         between = self.drops[1](self.activation(self.hidden(x)), training)
         # Made here, because the size of the result is unknown before the first call of the attention.
         if self.output is None:
-            self.output = Dense(self.attention.output_size or 0, dtype=self._dtype, name="output")
+            self.output = Dense(self.attention.output_size or 0, dtype=self.dtype, name="output")
         return self.output(between)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar
 from typing import Any
 
 from ..base.shapes import Shape
@@ -19,9 +20,11 @@ from ..ops.math.elementwise import rsqrt
 from ..ops.nn.normalization import moments
 from ..ops.support.arguments import static_int
 from .building import as_number
+from .module import module_of_fields
 from .normalization import Normalization, broadcast_along, cast_to_wide
 
 
+@module_of_fields
 class BatchNorm(Normalization):
     """Normalize each channel over the batch and its pixels, then scale and shift (Ioffe and Szegedy, 2015).
 
@@ -70,28 +73,21 @@ class BatchNorm(Normalization):
     (array([-1.,  1.], dtype=float32), [array([1.], dtype=float32), array([1.5], dtype=float32)])
     """
 
-    def __init__(
-        self,
-        axis: int = -1,
-        momentum: Any = 0.99,
-        epsilon: float = 1e-3,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        moving_mean_initializer: Any = "zeros",
-        moving_variance_initializer: Any = "ones",
-        input_size: int | None = None,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
-        # Set before the base class's __init__, which may call `build`.
-        self.momentum = momentum
-        self.moving_mean_initializer = moving_mean_initializer
-        self.moving_variance_initializer = moving_variance_initializer
-        super().__init__(
-            static_int(axis), epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
-        )
+    axis: InitVar[int] = -1
+    momentum: Any = 0.99
+    epsilon: float = 1e-3
+    center: bool = True
+    scale: bool = True
+    beta_initializer: Any = "zeros"
+    gamma_initializer: Any = "ones"
+    moving_mean_initializer: Any = "zeros"
+    moving_variance_initializer: Any = "ones"
+    input_size: InitVar[int | None] = None
+    dtype: InitVar[Any] = None
+    name: InitVar[str | None] = None
+
+    def __post_init__(self, axis: int, input_size: Any, dtype: Any, name: str | None) -> None:
+        super().__post_init__(static_int(axis), input_size, dtype, name)
 
     def build(self, size: int) -> None:
         super().build(size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import InitVar
 from typing import Any
 
 from ..base.errors import ShapeError
@@ -16,49 +17,42 @@ from ..ops.nn.convolution_transpose import conv1d_transpose, conv2d_transpose, c
 from ..ops.support.windows import LAYOUTS, check_padding, is_channels_first, padding_of, spatial_numbers
 from .building import Lazy
 from .by_name import as_activation
+from .module import module_of_fields
 
 _TRANSPOSED = {1: conv1d_transpose, 2: conv2d_transpose, 3: conv3d_transpose}
 
 
-class Convolution(Lazy):
-    """Base of convolution layers: windows, groups of channels, bias and activation."""
+class WindowLayer(Lazy):
+    """Base of layers with a kernel for the windows of a sequence, image or volume: options, bias and activation.
+
+    The fields of a subclass are its options, in the order of its constructor's parameters.
+    """
 
     # number of spatial dimensions
     rank = 2
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: Any = "VALID",
-        data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = "zeros",
-        groups: int = 1,
-        input_size: int | None = None,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
+    filters: int
+    kernel_size: Any
+    strides: Any
+    padding: Any
+    data_format: str
+    dilation_rate: Any
+    activation: Any
+    use_bias: bool
+    bias_initializer: Any
+
+    def __post_init__(self, data_format: str | None, input_size: Any, dtype: Any, name: str | None) -> None:
         super().__init__(name, input_size, dtype)
-        self.filters = filters
         self.channels_first: bool = is_channels_first(data_format, self.rank)
-        self.data_format: str = LAYOUTS[self.rank][self.channels_first]
-        self.kernel_size: tuple[int, ...] = self._spatial_sizes(kernel_size, "kernel_size")
-        self.strides: tuple[int, ...] = self._spatial_sizes(strides, "strides")
-        self.dilation_rate: tuple[int, ...] = self._spatial_sizes(dilation_rate, "dilation_rate")
-        self.padding: Any = padding_of(padding, self.rank, self.channels_first)
+        self.data_format = LAYOUTS[self.rank][self.channels_first]
+        self.kernel_size = self._spatial_sizes(self.kernel_size, "kernel_size")
+        self.strides = self._spatial_sizes(self.strides, "strides")
+        self.dilation_rate = self._spatial_sizes(self.dilation_rate, "dilation_rate")
+        self.padding = padding_of(self.padding, self.rank, self.channels_first)
         # Explicit padding is checked here, where the user's line is, not at the first call.
         if self.padding not in ("SAME", "VALID"):
             check_padding(self.padding, self.rank)
-        self.activation = as_activation(activation)
-        self.use_bias = use_bias
-        self.kernel_initializer: Any = kernel_initializer
-        self.bias_initializer: Any = bias_initializer
-        self.groups = groups
+        self.activation = as_activation(self.activation)
         # Before `prepare`, which makes the bias if the input size is known.
         self.bias: Any = None
         self.prepare()
@@ -68,6 +62,39 @@ class Convolution(Lazy):
 
     def input_axes(self) -> Sequence[int]:
         return (1,) if self.channels_first else (-1,)
+
+    def add_bias(self, size: int) -> None:
+        """Make the bias for `size` output channels."""
+        if self.use_bias:
+            self.bias = self.variable("bias", [size], self.bias_initializer)
+
+    def finish(self, y: Tensor) -> Tensor:
+        """Return the result of a convolution with its bias and activation."""
+        if self.bias is not None:
+            # Channels first: one bias per channel, broadcast over the pixels that follow.
+            y = y + (reshape(self.bias, [-1, *[1] * self.rank]) if self.channels_first else self.bias)
+        activated: Tensor = self.activation(y)
+        return activated
+
+
+@module_of_fields
+class Convolution(WindowLayer):
+    """Base of convolution layers: windows, groups of channels, bias and activation."""
+
+    filters: int
+    kernel_size: Any
+    strides: Any = 1
+    padding: Any = "VALID"
+    data_format: InitVar[str | None] = None
+    dilation_rate: Any = 1
+    activation: Any = None
+    use_bias: bool = True
+    kernel_initializer: Any = None
+    bias_initializer: Any = "zeros"
+    groups: int = 1
+    input_size: InitVar[int | None] = None
+    dtype: InitVar[Any] = None
+    name: InitVar[str | None] = None
 
     def build(self, size: int) -> None:
         if self.groups < 1 or size % self.groups or self.filters % self.groups:
@@ -85,23 +112,11 @@ class Convolution(Lazy):
         """Return the last two dimensions of the kernel, for `size` input channels."""
         return [size // self.groups, self.filters]
 
-    def add_bias(self, size: int) -> None:
-        """Make the bias for `size` output channels."""
-        if self.use_bias:
-            self.bias = self.variable("bias", [size], self.bias_initializer)
-
     def forward(self, inputs: Any) -> Tensor:
         """Return the convolution of `inputs` with its bias and activation."""
         x = self.ready(inputs)
         y = convolution(x, self.kernel, self.padding, self.strides, self.dilation_rate, data_format=self.data_format)
         return self.finish(y)
-
-    def finish(self, y: Tensor) -> Tensor:
-        """Return the result of a convolution with its bias and activation."""
-        if self.bias is not None:
-            # Channels first: one bias per channel, broadcast over the pixels that follow.
-            y = y + (reshape(self.bias, [-1, *[1] * self.rank]) if self.channels_first else self.bias)
-        return self.activation(y)
 
 
 class Conv1D(Convolution):

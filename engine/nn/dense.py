@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar
 from typing import Any
 
 from ..base.shapes import Shape
@@ -15,9 +16,10 @@ from ..ops.math.cumulative import reduce_prod
 from ..ops.math.linear import matmul
 from .building import Lazy, reshape_sizes
 from .by_name import as_activation
-from .module import Module
+from .module import Module, module_of_fields
 
 
+@module_of_fields
 class Dense(Lazy):
     """``activation(inputs @ kernel + bias)``, along the last dimension.
 
@@ -62,23 +64,18 @@ class Dense(Lazy):
     array([[6., 0.]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        units: int,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = "zeros",
-        input_size: int | None = None,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
+    units: int
+    activation: Any = None
+    use_bias: bool = True
+    kernel_initializer: Any = None
+    bias_initializer: Any = "zeros"
+    input_size: InitVar[int | None] = None
+    dtype: InitVar[Any] = None
+    name: InitVar[str | None] = None
+
+    def __post_init__(self, input_size: Any, dtype: Any, name: str | None) -> None:
         super().__init__(name, input_size, dtype)
-        self.units = units
-        self.activation = as_activation(activation)
-        self.use_bias = use_bias
-        self.kernel_initializer = kernel_initializer
-        self.bias_initializer = bias_initializer
+        self.activation = as_activation(self.activation)
         self.prepare()
 
     def build(self, size: int) -> None:
@@ -94,7 +91,8 @@ class Dense(Lazy):
             y = matmul(x, self.kernel)
         else:  # a single matrix product, so that its gradient is a single product too
             y = _with_rows_of(x, matmul(reshape(x, [-1, self.input_size]), self.kernel), self.units)
-        return self.activation(y if self.bias is None else y + self.bias)
+        result: Tensor = self.activation(y if self.bias is None else y + self.bias)
+        return result
 
 
 def _with_rows_of(x: Tensor, y: Tensor, units: int) -> Tensor:

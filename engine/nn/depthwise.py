@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar
 from typing import Any
 
 from ..frontend.state.variables import Variable
@@ -9,10 +10,12 @@ from ..ir.tensor import Tensor
 from ..ops.array.shapes import expand_dims, squeeze
 from ..ops.nn.depthwise import depthwise_conv2d, separable_conv2d
 from ..ops.support.windows import LAYOUTS
-from .convolution import Convolution
+from .convolution import WindowLayer
+from .module import module_of_fields
 
 
-class DepthwiseConv2D(Convolution):
+@module_of_fields
+class DepthwiseConv2D(WindowLayer):
     """Depthwise convolution of images, each channel on its own: see `depthwise_conv2d`.
 
     Parameters
@@ -43,44 +46,24 @@ class DepthwiseConv2D(Convolution):
     Shape(1, 5, 5, 32)
     """
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: Any = "VALID",
-        depth_multiplier: int = 1,
-        data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = None,
-        bias_initializer: Any = "zeros",
-        input_size: int | None = None,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
-        # Set before the base class's __init__, which may call `build`.
-        self.depth_multiplier = depth_multiplier
-        super().__init__(
-            0,  # set by `build`, from the number of channels
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            depthwise_initializer,
-            bias_initializer,
-            input_size=input_size,
-            dtype=dtype,
-            name=name,
-        )
+    kernel_size: Any
+    strides: Any = 1
+    padding: Any = "VALID"
+    depth_multiplier: int = 1
+    data_format: InitVar[str | None] = None
+    dilation_rate: Any = 1
+    activation: Any = None
+    use_bias: bool = True
+    depthwise_initializer: Any = None
+    bias_initializer: Any = "zeros"
+    input_size: InitVar[int | None] = None
+    dtype: InitVar[Any] = None
+    name: InitVar[str | None] = None
 
     def build(self, size: int) -> None:
-        self.filters: int = size * self.depth_multiplier
+        self.filters = size * self.depth_multiplier
         shape = [*self.kernel_size, size, self.depth_multiplier]
-        self.depthwise_kernel: Variable = self.variable("depthwise_kernel", shape, self.kernel_initializer)
+        self.depthwise_kernel: Variable = self.variable("depthwise_kernel", shape, self.depthwise_initializer)
         self.add_bias(self.filters)
 
     def forward(self, inputs: Any) -> Tensor:
@@ -92,51 +75,31 @@ class DepthwiseConv2D(Convolution):
         return self.finish(y)
 
 
-class SeparableConvolution(Convolution):
+@module_of_fields
+class SeparableConvolution(WindowLayer):
     """Base of separable convolution layers: a depthwise convolution, then a mixture of the channels."""
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: Any = "VALID",
-        data_format: str | None = None,
-        dilation_rate: Any = 1,
-        depth_multiplier: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = None,
-        pointwise_initializer: Any = None,
-        bias_initializer: Any = "zeros",
-        input_size: int | None = None,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
-        # Set before the base class's __init__, which may call `build`.
-        self.depth_multiplier = depth_multiplier
-        self.pointwise_initializer = pointwise_initializer
-        super().__init__(
-            filters,
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            depthwise_initializer,
-            bias_initializer,
-            input_size=input_size,
-            dtype=dtype,
-            name=name,
-        )
+    filters: int
+    kernel_size: Any
+    strides: Any = 1
+    padding: Any = "VALID"
+    data_format: InitVar[str | None] = None
+    dilation_rate: Any = 1
+    depth_multiplier: int = 1
+    activation: Any = None
+    use_bias: bool = True
+    depthwise_initializer: Any = None
+    pointwise_initializer: Any = None
+    bias_initializer: Any = "zeros"
+    input_size: InitVar[int | None] = None
+    dtype: InitVar[Any] = None
+    name: InitVar[str | None] = None
 
     def build(self, size: int) -> None:
         deep = size * self.depth_multiplier
         shape = [*self.kernel_size, size, self.depth_multiplier]
         # In the layout of `depthwise_conv2d`: each input channel has `depth_multiplier` kernels of its own.
-        self.depthwise_kernel: Variable = self.variable("depthwise_kernel", shape, self.kernel_initializer)
+        self.depthwise_kernel: Variable = self.variable("depthwise_kernel", shape, self.depthwise_initializer)
         self.pointwise_kernel = self.variable(
             "pointwise_kernel", [*[1] * self.rank, deep, self.filters], self.pointwise_initializer
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar
 from typing import Any
 
 from ..base import nest
@@ -12,8 +13,10 @@ from ..ops.array.creation import ones
 from .cell_dropout import checked_keep, drop_elements, is_one
 from .cell_wrappers import CellWrapper
 from .cells import LSTMStateTuple, map_sizes
+from .module import module_of_fields
 
 
+@module_of_fields
 class DropoutWrapper(CellWrapper):
     """A cell with dropout of its input, output and state (Zaremba et al., 2014).
 
@@ -54,33 +57,34 @@ class DropoutWrapper(CellWrapper):
     [0.0, 2.0]
     """
 
-    def __init__(
-        self,
-        cell: Any,
-        input_keep_prob: Any = 1.0,
-        output_keep_prob: Any = 1.0,
-        state_keep_prob: Any = 1.0,
-        variational_recurrent: bool = False,
-        input_size: Any = None,
-        dtype: Any = None,
-        seed: int | None = None,
-        name: str | None = None,
+    cell: Any
+    input_keep_prob: InitVar[Any] = 1.0
+    output_keep_prob: InitVar[Any] = 1.0
+    state_keep_prob: InitVar[Any] = 1.0
+    variational_recurrent: bool = False
+    input_size: Any = None
+    dtype: Any = None
+    seed: int | None = None
+    name: InitVar[str | None] = None
+
+    def __post_init__(
+        self, input_keep_prob: Any, output_keep_prob: Any, state_keep_prob: Any, name: str | None
     ) -> None:
-        super().__init__(cell, name)
+        super().__init__(self.cell, name)
         self.keep: dict[str, Any] = {"input": input_keep_prob, "output": output_keep_prob, "state": state_keep_prob}
         for what, keep in self.keep.items():
             checked_keep(keep, f"{what}_keep_prob")
-        self.seed = seed
         self._masks: dict[str, list[Tensor]] | None = None
-        if variational_recurrent:
-            sizes = {"input": input_size, "output": cell.output_size, "state": cell.state_size}
+        if self.variational_recurrent:
+            sizes = {"input": self.input_size, "output": self.output_size, "state": self.state_size}
             # Drawn here, outside of the loop, so that all time steps share the masks.
-            self._masks = {what: self._draw_masks(what, size, dtype) for what, size in sizes.items()}
+            self._masks = {what: self._draw_masks(what, size) for what, size in sizes.items()}
 
-    def _draw_masks(self, what: str, sizes: Any, dtype: Any) -> list[Tensor]:
+    def _draw_masks(self, what: str, sizes: Any) -> list[Tensor]:
         """Return the variational masks of input, output or state, one per leaf; none without dropout."""
         if is_one(self.keep[what]):
             return []
+        dtype = self.dtype
         if sizes is None or dtype is None:
             raise GraphError(
                 "variational dropout draws its masks before the cell is called",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ..base.dtypes import as_dtype
 from ..base.shapes import Shape
 from .by_name import as_initializer
-from .shared_variables import get_or_make_variable
+from .shared_variables import getter_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def layer_variable(
         "reuse": scope.reuse,
     }
     # Outside of all scopes two layers of one chosen name differ; inside of a scope the second shares, or is an error.
-    get = partial(get_or_make_variable, scope.store, layer_name=name, is_unique=not (scope.name or scope.reuse))
+    get = getter_of(scope.store, name, is_unique=not (scope.name or scope.reuse))
     # Shared by the path of modules; name scopes, which differ between calls, only name a new variable.
     key = f"{module._place.path_in(scope)}/{name}"
     return get(key, **given) if scope.custom_getter is None else scope.custom_getter(get, key, **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar
 from typing import Any
 
 from ..frontend.state.variables import Variable
@@ -13,12 +14,14 @@ from ..ops.math.linear import matmul
 from ..ops.nn.activations import sigmoid
 from .cell_dropout import checked_keep, drop_elements
 from .cells import LSTMStateTuple, WeightedCell, checked_units, clip_symmetrically
+from .module import module_of_fields
 from .normalization import cast_to_wide, normalize_over
 
 _EPSILON = 1e-12  # added to variances, which may round to 0 in float32
 _GATES = ("input", "candidate", "forget", "output")  # in the order of the kernel's columns
 
 
+@module_of_fields
 class LSTMCell(WeightedCell):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000; Sak et al., 2014).
 
@@ -69,27 +72,22 @@ class LSTMCell(WeightedCell):
     (Shape(4, 2), Shape(4, 3), Shape(7, 12))
     """
 
-    def __init__(
-        self,
-        num_units: int,
-        use_peepholes: bool = False,
-        cell_clip: float | None = None,
-        initializer: Any = None,
-        num_proj: int | None = None,
-        proj_clip: float | None = None,
-        forget_bias: float = 1.0,
-        activation: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(num_units, activation, initializer, name)
-        self.output_size = self.units if num_proj is None else checked_units(num_proj, self)
+    num_units: int
+    use_peepholes: bool = False
+    cell_clip: float | None = None
+    initializer: Any = None
+    num_proj: int | None = None
+    proj_clip: float | None = None
+    forget_bias: float = 1.0
+    activation: Any = None
+    name: InitVar[str | None] = None
+
+    def __post_init__(self, name: str | None) -> None:
+        super().__init__(self.num_units, self.activation, self.initializer, name)
+        self.output_size = self.units if self.num_proj is None else checked_units(self.num_proj, self)
         # `c` has the size of the units, `h` the size of the output, which a projection changes.
         self.state_size = LSTMStateTuple(self.units, self.output_size)
-        self.use_peepholes: bool = use_peepholes
-        self.has_projection: bool = num_proj is not None
-        self.cell_clip: float | None = cell_clip
-        self.proj_clip: float | None = proj_clip
-        self.forget_bias = forget_bias
+        self.has_projection: bool = self.num_proj is not None
         self.kernel: Variable | None = None
         self.bias: Variable | None = None
         self.projection: Variable | None = None
@@ -134,6 +132,7 @@ class LSTMCell(WeightedCell):
         return h, LSTMStateTuple(c, h)
 
 
+@module_of_fields
 class LayerNormLSTMCell(WeightedCell):
     """Long short-term memory whose gates and cell state are normalized (Ba et al., 2016, section 3.1).
 
@@ -183,42 +182,37 @@ class LayerNormLSTMCell(WeightedCell):
     (Shape(4, 3), ['candidate', 'forget', 'input', 'output', 'state'])
     """
 
-    def __init__(
-        self,
-        num_units: int,
-        forget_bias: float = 1.0,
-        activation: Any = None,
-        layer_norm: bool = True,
-        norm_gain: float = 1.0,
-        norm_shift: float = 0.0,
-        dropout_keep_prob: Any = 1.0,
-        dropout_prob_seed: int | None = None,
-        initializer: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(num_units, activation, initializer, name)
+    num_units: int
+    forget_bias: float = 1.0
+    activation: Any = None
+    layer_norm: bool = True
+    norm_gain: float = 1.0
+    norm_shift: float = 0.0
+    dropout_keep_prob: InitVar[Any] = 1.0
+    dropout_prob_seed: int | None = None
+    initializer: Any = None
+    name: InitVar[str | None] = None
+
+    def __post_init__(self, dropout_keep_prob: Any, name: str | None) -> None:
+        super().__init__(self.num_units, self.activation, self.initializer, name)
         self.output_size = self.units
-        self.state_size = LSTMStateTuple(num_units, num_units)
-        self.forget_bias = forget_bias
-        self.layer_norm: bool = layer_norm
-        self.first_norm: tuple[float, float] = (norm_gain, norm_shift)
+        self.state_size = LSTMStateTuple(self.units, self.units)
         self.keep: Any = checked_keep(dropout_keep_prob, "dropout_keep_prob")
-        self.seed: int | None = dropout_prob_seed
         self.kernel: Variable | None = None
         self.bias: Variable | None = None
         self.gains: dict[str, Variable] = {}
         self.shifts: dict[str, Variable] = {}
 
     def build(self, size: int) -> None:
-        n, (gain, shift) = self.units, self.first_norm
+        n = self.units
         self.kernel = self.variable("kernel", [size + n, 4 * n], self.initializer)
         if not self.layer_norm:
             # Without normalization a bias takes the place of the shifts.
             self.bias = self.variable("bias", [4 * n], "zeros")
             return
         for part in (*_GATES, "state"):
-            self.gains[part] = self.variable(f"{part}_gain", [n], gain)
-            self.shifts[part] = self.variable(f"{part}_shift", [n], shift)
+            self.gains[part] = self.variable(f"{part}_gain", [n], self.norm_gain)
+            self.shifts[part] = self.variable(f"{part}_shift", [n], self.norm_shift)
 
     def _normalize_rows(self, part: str, x: Tensor) -> Tensor:
         """Return rows normalized to mean 0 and variance 1, scaled and shifted; unchanged without `layer_norm`."""
@@ -245,7 +239,7 @@ class LayerNormLSTMCell(WeightedCell):
         parts = split(z if self.bias is None else z + self.bias, 4, axis=1)
         i, j, f, o = map(self._normalize_rows, _GATES, parts)
         # Only the candidate, so that dropout never erases what the cell has stored.
-        candidate = drop_elements(self.activation(j), self.keep, self.seed)
+        candidate = drop_elements(self.activation(j), self.keep, self.dropout_prob_seed)
         c = self._normalize_rows("state", sigmoid(f + self.forget_bias) * c + sigmoid(i) * candidate)
         h = sigmoid(o) * self.activation(c)
         return h, LSTMStateTuple(c, h)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, dataclass_transform
 
 from ..base import nest
 from ..base.errors import GraphError
@@ -12,12 +12,14 @@ from ..frontend.control.scopes import name_scope
 from ..frontend.state.partitioned import PartitionedVariable
 from ..frontend.state.variables import Variable
 from ..ir.entry import public
+from ..ir.fields import make_constructor
 from ..ir.misuse import refuses_misuse
 from .places import Place, enter_call, place_of_new, track_construction
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+M = TypeVar("M", bound="Module")
 
 
 class HasForward(Protocol[P, R_co]):
@@ -70,7 +72,7 @@ class Module:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             # Wrapped, so that modules made in an __init__ find their parent without any help by the subclass.
-            cls.__init__ = refuses_misuse(track_construction(cls.__init__))  # type: ignore[method-assign]
+            cls.__init__ = _guard_constructor(cls.__init__)  # type: ignore[method-assign]
 
     @track_construction
     def __init__(self, name: str | None = None) -> None:
@@ -182,6 +184,16 @@ class Module:
     def __repr__(self) -> str:
         size = sum(v.shape.num_elements or 0 for v in self.parameters())
         return f"<{type(self).__name__} {self.name}: {len(self.parameters())} variables, {size:,} elements>"
+
+
+def _guard_constructor(initialize: Callable[..., None]) -> Callable[..., None]:
+    return refuses_misuse(track_construction(initialize))
+
+
+@dataclass_transform(eq_default=False)
+def module_of_fields(kind: type[M]) -> type[M]:
+    """Give a module a constructor whose parameters are the annotated fields of the class; see `takes_fields`."""
+    return make_constructor(kind, _guard_constructor)
 
 
 def _apply_to_result(result: Any, change: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import InitVar
 from typing import Any
 
 from ..base.dtypes import DType, accumulator_dtype
@@ -16,6 +17,7 @@ from ..ops.math.reductions import reduce_mean
 from ..ops.nn.normalization import moments
 from ..ops.support.arguments import axis_within, static_int, static_ints
 from .building import Lazy, reshape_sizes
+from .module import module_of_fields
 
 
 def cast_to_wide(x: Tensor) -> Tensor:
@@ -37,27 +39,21 @@ def rank_of(x: Tensor, layer: Lazy) -> int:
 
 
 class Normalization(Lazy):
-    """Base of normalization layers: parameters `gamma` and `beta` along axes; see `LayerNorm` for the arguments."""
+    """Base of normalization layers: parameters `gamma` and `beta` along axes; see `LayerNorm` for the arguments.
 
-    def __init__(
-        self,
-        axis: Any,
-        epsilon: float,
-        center: bool,
-        scale: bool,
-        beta_initializer: Any,
-        gamma_initializer: Any,
-        input_size: Any,
-        dtype: Any,
-        name: str | None,
-    ) -> None:
+    The fields of a subclass are its options, in the order of its constructor's parameters.
+    """
+
+    axis: tuple[int, ...]  # of the parameters, perhaps negative
+    epsilon: float
+    center: bool
+    scale: bool
+    beta_initializer: Any
+    gamma_initializer: Any
+
+    def __post_init__(self, axis: Any, input_size: Any, dtype: Any, name: str | None) -> None:
         super().__init__(name, input_size, dtype)
-        self.axis: tuple[int, ...] = static_ints(axis)  # of the parameters, perhaps negative
-        self.epsilon = epsilon
-        self.center: bool = center
-        self.scale: bool = scale
-        self.beta_initializer: Any = beta_initializer
-        self.gamma_initializer: Any = gamma_initializer
+        self.axis = static_ints(axis)
         # Before `prepare`, which sets both if the input size is known.
         self.gamma: Any = None
         self.beta: Any = None
@@ -111,6 +107,7 @@ def normalize_over(x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
     return (x - mean) * rsqrt(variance + epsilon)
 
 
+@module_of_fields
 class LayerNorm(Normalization):
     """Normalize each example over its last dimensions, then scale and shift (Ba et al., 2016).
 
@@ -154,19 +151,15 @@ class LayerNorm(Normalization):
            [-1.,  1.]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        axis: Any = -1,
-        epsilon: float = 1e-5,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        input_size: Any = None,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name)
+    axis: InitVar[Any] = -1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+    beta_initializer: Any = "zeros"
+    gamma_initializer: Any = "ones"
+    input_size: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+    name: InitVar[str | None] = None
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the `inputs` normalized: the same dtype and shape."""
@@ -174,6 +167,7 @@ class LayerNorm(Normalization):
         return self.scaled(normalize_over(cast_to_wide(x), self.axes(x), self.epsilon), x)
 
 
+@module_of_fields
 class RMSNorm(Normalization):
     """Divide each example by the root of its mean square, then scale (Zhang and Sennrich, 2019).
 
@@ -203,18 +197,17 @@ class RMSNorm(Normalization):
     array([[ 1.,  1., -1.]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        axis: Any = -1,
-        epsilon: float = 1e-5,
-        scale: bool = True,
-        gamma_initializer: Any = "ones",
-        input_size: Any = None,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
-        # Nothing is subtracted, so there is no `beta`.
-        super().__init__(axis, epsilon, False, scale, "zeros", gamma_initializer, input_size, dtype, name)
+    axis: InitVar[Any] = -1
+    epsilon: float = 1e-5
+    scale: bool = True
+    gamma_initializer: Any = "ones"
+    input_size: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+    name: InitVar[str | None] = None
+
+    # No options: nothing is subtracted, so there is no `beta`.
+    center = False
+    beta_initializer = "zeros"
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the `inputs` normalized: the same dtype and shape."""
@@ -224,6 +217,7 @@ class RMSNorm(Normalization):
         return self.scaled(values * rsqrt(mean + self.epsilon), x)
 
 
+@module_of_fields
 class GroupNorm(Normalization):
     """Normalize groups of channels of each example, over all its pixels, then scale and shift (Wu and He, 2018).
 
@@ -257,24 +251,19 @@ class GroupNorm(Normalization):
     array([[-1.,  1., -1.,  1.]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        groups: int = 32,
-        axis: int = -1,
-        epsilon: float = 1e-5,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        input_size: int | None = None,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
-        # Set before the base class's __init__, which may call `build`.
-        self.groups = groups
-        super().__init__(
-            static_int(axis), epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
-        )
+    groups: int = 32
+    axis: InitVar[int] = -1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+    beta_initializer: Any = "zeros"
+    gamma_initializer: Any = "ones"
+    input_size: InitVar[int | None] = None
+    dtype: InitVar[Any] = None
+    name: InitVar[str | None] = None
+
+    def __post_init__(self, axis: int, input_size: Any, dtype: Any, name: str | None) -> None:
+        super().__post_init__(static_int(axis), input_size, dtype, name)
 
     def build(self, size: int) -> None:
         if self.groups < 1 or size % self.groups:
@@ -302,6 +291,7 @@ class GroupNorm(Normalization):
         return self.scaled(y, x)
 
 
+@module_of_fields
 class InstanceNorm(Normalization):
     """Normalize each channel of each example over its pixels, then scale and shift (Ulyanov et al., 2016).
 
@@ -334,21 +324,18 @@ class InstanceNorm(Normalization):
             [ 1.,  1.]]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        axis: int = -1,
-        epsilon: float = 1e-5,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        input_size: int | None = None,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            static_int(axis), epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
-        )
+    axis: InitVar[int] = -1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+    beta_initializer: Any = "zeros"
+    gamma_initializer: Any = "ones"
+    input_size: InitVar[int | None] = None
+    dtype: InitVar[Any] = None
+    name: InitVar[str | None] = None
+
+    def __post_init__(self, axis: int, input_size: Any, dtype: Any, name: str | None) -> None:
+        super().__post_init__(static_int(axis), input_size, dtype, name)
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the `inputs` normalized: the same dtype and shape."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from ..base.dtypes import DType, as_dtype
@@ -16,21 +18,62 @@ from .by_name import as_initializer
 from .variable_store import Store
 
 
-def get_or_make_variable(
-    store: Store,
-    name: str,
-    shape: Shape | None = None,
-    dtype: Any = "float32",
-    initializer: Any = None,
-    regularizer: Any = None,
-    trainable: bool = True,
-    reuse: Any = False,
-    partitioner: Any = None,
-    *,
-    layer_name: str | None = None,
-    is_unique: bool = False,
-) -> Variable:
-    """Return the variable of a full name from a store, or make a new variable: see `get_variable`.
+@dataclass(frozen=True, slots=True)
+class VariableRequest:
+    """Arguments of a getter, for the variable of a full name; see `get_variable`."""
+
+    name: str
+    shape: Shape | None = None
+    dtype: Any = "float32"
+    initializer: Any = None
+    regularizer: Any = None
+    trainable: bool = True
+    reuse: Any = False
+    partitioner: Any = None
+
+    def find_or_make(self, store: Store, layer_name: str | None, is_unique: bool) -> Variable:
+        """Return the variable from a store, or make a new variable; see `getter_of` for the parameters."""
+        # `get_variable` names variables by variable scopes alone, layers by name scopes.
+        with scopes.within(name="") if layer_name is None else nullcontext():
+            own = layer_name or self.name
+            found = None if is_unique else store.find_variable(self.name, self.reuse)
+            # A function that is traced again makes the variables of its first trace anew, which is no clash.
+            if found is not None and not self.reuse and not has_made(own):
+                raise GraphError(
+                    f"variable '{self.name}' exists already",
+                    wanted="a new name, or a scope with reuse=True or AUTO_REUSE",
+                    got=found,
+                    operation=found.op,
+                    hint="with variable_scope(..., reuse=AUTO_REUSE): ...",
+                )
+            if found is not None and self.reuse:
+                _check_shared_variable(found, self.shape, as_dtype(self.dtype))
+                return found
+            if self.reuse is True:
+                raise GraphError(
+                    f"there is no variable '{self.name}' to be reused",
+                    wanted="one made by get_variable, or by a layer, in this variable scope",
+                    got=", ".join(store.variables) or "none",
+                    hint="make it in a scope without reuse=True, or with AUTO_REUSE; layers of one scope are told "
+                    "apart by name=, or else by the order in which they are constructed",
+                )
+            is_new = not has_made(own)
+            made: Variable = self._make_variable(own)
+        # A layer outside of all scopes, in a function that is traced again, has its variable in the store already.
+        if is_new or not is_unique:
+            store.add_variable(self.name, made, self.regularizer, is_unique)
+        return made
+
+    def _make_variable(self, name: str) -> Any:
+        """Return a new variable, in shards if a partitioner is given and the variable is not a scalar."""
+        first = _choose_initial_value(self.name, self.shape, as_dtype(self.dtype), self.initializer)
+        if self.partitioner is None or (self.shape is not None and self.shape.rank == 0):
+            return Variable(first, self.trainable, name, self.dtype, self.shape)
+        return PartitionedVariable(first, self.partitioner, self.trainable, name, self.dtype, self.shape)
+
+
+def getter_of(store: Store, layer_name: str | None = None, is_unique: bool = False) -> Callable[..., Variable]:
+    """Return a function that returns the variable of a VariableRequest's arguments.
 
     Parameters
     ----------
@@ -39,44 +82,12 @@ def get_or_make_variable(
     is_unique : bool
         True for a layer outside of all variable scopes, whose variables are always new.
     """
-    # `get_variable` names variables by variable scopes alone, layers by name scopes.
-    with scopes.within(name="") if layer_name is None else nullcontext():
-        own = layer_name or name
-        found = None if is_unique else store.find_variable(name, reuse)
-        # A function that is traced again makes the variables of its first trace anew, which is no clash.
-        if found is not None and not reuse and not has_made(own):
-            raise GraphError(
-                f"variable '{name}' exists already",
-                wanted="a new name, or a scope with reuse=True or AUTO_REUSE",
-                got=found,
-                operation=found.op,
-                hint="with variable_scope(..., reuse=AUTO_REUSE): ...",
-            )
-        if found is not None and reuse:
-            _check_shared_variable(found, shape, as_dtype(dtype))
-            return found
-        if reuse is True:
-            raise GraphError(
-                f"there is no variable '{name}' to be reused",
-                wanted="one made by get_variable, or by a layer, in this variable scope",
-                got=", ".join(store.variables) or "none",
-                hint="make it in a scope without reuse=True, or with AUTO_REUSE; layers of one scope are told apart "
-                "by name=, or else by the order in which they are constructed",
-            )
-        is_new = not has_made(own)
-        first = _choose_initial_value(name, shape, as_dtype(dtype), initializer)
-        made: Variable = _make_variable(first, partitioner, trainable, own, dtype, shape)
-    # A layer outside of all scopes, in a function that is traced again, has its variable in the store already.
-    if is_new or not is_unique:
-        store.add_variable(name, made, regularizer, is_unique)
-    return made
 
+    def get_variable(*request: Any, **options: Any) -> Variable:
+        # Called by the custom getters of users, which may change each argument.
+        return VariableRequest(*request, **options).find_or_make(store, layer_name, is_unique)
 
-def _make_variable(first: Any, partitioner: Any, trainable: bool, name: str, dtype: Any, shape: Shape | None) -> Any:
-    """Return a new variable, in shards if a partitioner is given and the variable is not a scalar."""
-    if partitioner is None or (shape is not None and shape.rank == 0):
-        return Variable(first, trainable, name, dtype, shape)
-    return PartitionedVariable(first, partitioner, trainable, name, dtype, shape)
+    return get_variable
 
 
 def _check_shared_variable(found: Variable, shape: Shape | None, dtype: DType) -> None:

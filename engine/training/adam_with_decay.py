@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import InitVar
 from typing import Any
 
 from ..frontend.state.variables import Variable
-from ..ir.misuse import refuses_misuse
+from ..ir.fields import takes_fields
 from ..ir.tensor import Tensor
 from ..ops.array.where import where
 from ..ops.math.elementwise import sqrt, square
@@ -20,10 +21,12 @@ from .optimizer import cast_hyperparameter
 class _WithDecay(AdamOptimizer):
     """Base of AdamW and LAMB: Adam's direction from bias-corrected moments, plus the decayed weights."""
 
-    def __init__(self, weight_decay: Any, exclude: Sequence[str] | None, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._weight_decay = weight_decay
-        self._exclude = tuple(exclude or ())
+    weight_decay: Any
+    exclude_from_weight_decay: Sequence[str] | None
+
+    def __post_init__(self, learning_rate: Any, beta1: Any, beta2: Any, epsilon: Any) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, self.name)
+        self._exclude = tuple(self.exclude_from_weight_decay or ())
 
     def _compute_direction(self, gradient: Tensor, part: Part) -> Tensor:
         m, v = self.moments(gradient, part)
@@ -32,13 +35,14 @@ class _WithDecay(AdamOptimizer):
         direction = m / (1 - power1) / (sqrt(v / (1 - power2)) + cast_hyperparameter(self._epsilon, part.dtype))
         if _matches_any(self._exclude, part.var):
             return direction
-        return direction + cast_hyperparameter(self._weight_decay, part.dtype) * part.read(part.var)
+        return direction + cast_hyperparameter(self.weight_decay, part.dtype) * part.read(part.var)
 
 
 def _matches_any(patterns: Sequence[str], var: Variable) -> bool:
     return any(re.search(pattern, var.name) for pattern in patterns)
 
 
+@takes_fields
 class AdamWOptimizer(_WithDecay):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019, algorithm 2).
 
@@ -77,23 +81,19 @@ class AdamWOptimizer(_WithDecay):
     [6.5, 7.5]
     """
 
-    @refuses_misuse
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        weight_decay: Any = 0.01,
-        beta1: Any = 0.9,
-        beta2: Any = 0.999,
-        epsilon: Any = 1e-8,
-        name: str = "AdamW",
-        exclude_from_weight_decay: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(weight_decay, exclude_from_weight_decay, learning_rate, beta1, beta2, epsilon, name)
+    learning_rate: InitVar[Any] = 0.001
+    weight_decay: Any = 0.01
+    beta1: InitVar[Any] = 0.9
+    beta2: InitVar[Any] = 0.999
+    epsilon: InitVar[Any] = 1e-8
+    name: str = "AdamW"
+    exclude_from_weight_decay: Sequence[str] | None = None
 
     def update(self, gradient: Tensor, part: Part) -> None:
         part.lower(self.rate(part.dtype) * self._compute_direction(gradient, part))
 
 
+@takes_fields
 class LambOptimizer(_WithDecay):
     """LAMB (You et al., 2020, algorithm 2): Adam for large batches, the step of each variable scaled to its norm.
 
@@ -128,20 +128,18 @@ class LambOptimizer(_WithDecay):
     25.0
     """
 
-    @refuses_misuse
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        beta1: Any = 0.9,
-        beta2: Any = 0.999,
-        epsilon: Any = 1e-6,
-        weight_decay: Any = 0.0,
-        exclude_from_weight_decay: Sequence[str] | None = None,
-        exclude_from_layer_adaptation: Sequence[str] | None = None,
-        name: str = "Lamb",
-    ) -> None:
-        super().__init__(weight_decay, exclude_from_weight_decay, learning_rate, beta1, beta2, epsilon, name)
-        layers = exclude_from_layer_adaptation
+    learning_rate: InitVar[Any] = 0.001
+    beta1: InitVar[Any] = 0.9
+    beta2: InitVar[Any] = 0.999
+    epsilon: InitVar[Any] = 1e-6
+    weight_decay: Any = 0.0
+    exclude_from_weight_decay: Sequence[str] | None = None
+    exclude_from_layer_adaptation: Sequence[str] | None = None
+    name: str = "Lamb"
+
+    def __post_init__(self, learning_rate: Any, beta1: Any, beta2: Any, epsilon: Any) -> None:
+        super().__post_init__(learning_rate, beta1, beta2, epsilon)
+        layers = self.exclude_from_layer_adaptation
         self._unscaled = self._exclude if layers is None else tuple(layers)
 
     def update(self, gradient: Tensor, part: Part) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar
 from typing import Any
 
 from ..frontend.state.variables import Variable
+from ..ir.fields import takes_fields
 from ..ir.tensor import Tensor
 from ..ops.array.creation import fill
 from ..ops.math.arithmetic import maximum
@@ -123,6 +125,7 @@ class AdadeltaOptimizer(ElementwiseOptimizer):
         part.lower(self.rate(dtype) * step)
 
 
+@takes_fields
 class RMSPropOptimizer(ElementwiseOptimizer):
     """RMSProp (Tieleman and Hinton, 2012; centered as by Graves, 2013): steps divided by a running root mean square.
 
@@ -165,34 +168,29 @@ class RMSPropOptimizer(ElementwiseOptimizer):
     [2.5, 1.0]
     """
 
-    def __init__(
-        self,
-        learning_rate: Any,
-        decay: Any = 0.9,
-        momentum: Any = 0.0,
-        epsilon: Any = 1e-10,
-        use_locking: bool = False,
-        centered: bool = False,
-        name: str = "RMSProp",
-    ) -> None:
-        super().__init__(learning_rate, name)
-        self._decay = decay
-        self._momentum = momentum
-        self._epsilon = epsilon
-        self._centered = centered
+    learning_rate: InitVar[Any]
+    decay: Any = 0.9
+    momentum: Any = 0.0
+    epsilon: Any = 1e-10
+    use_locking: bool = False
+    centered: bool = False
+    name: str = "RMSProp"
+
+    def __post_init__(self, learning_rate: Any) -> None:
+        super().__init__(learning_rate, self.name)
 
     def update(self, gradient: Tensor, part: Part) -> None:
         var, dtype = part.var, part.dtype
         # As in TensorFlow 1 the mean square begins at 1, not 0, which keeps the first steps small.
         variance = self._update_mean(part, filled_slot(self, var, "rms", 1.0), square(gradient))
-        if self._centered:
+        if self.centered:
             mean = self._update_mean(part, self.zeros_slot(var, "mg"), gradient)
             variance = maximum(variance - square(mean), 0)  # below 0 by rounding, where gradients hardly change
         slot = self.zeros_slot(var, "momentum")
-        step = self.rate(dtype) * gradient / sqrt(variance + cast_hyperparameter(self._epsilon, dtype))
-        part.lower(part.write(slot, cast_hyperparameter(self._momentum, dtype) * part.read(slot) + step))
+        step = self.rate(dtype) * gradient / sqrt(variance + cast_hyperparameter(self.epsilon, dtype))
+        part.lower(part.write(slot, cast_hyperparameter(self.momentum, dtype) * part.read(slot) + step))
 
     def _update_mean(self, part: Part, slot: Variable, value: Tensor) -> Tensor:
         """Update a running mean in a slot by a value, and return the new mean."""
-        decay = cast_hyperparameter(self._decay, part.dtype)
+        decay = cast_hyperparameter(self.decay, part.dtype)
         return part.write(slot, decay * part.read(slot) + (1 - decay) * value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar
 from typing import Any
 
+from ..ir.fields import takes_fields
 from ..ir.tensor import Tensor
 from ..ops.array.where import where
 from ..ops.math.arithmetic import pow as power
@@ -14,6 +16,7 @@ from .elementwise import ElementwiseOptimizer, Part
 from .optimizer import cast_hyperparameter, check_number
 
 
+@takes_fields
 class FtrlOptimizer(ElementwiseOptimizer):
     """FTRL-Proximal (McMahan et al., 2013, algorithm 1), which holds unhelpful weights at exactly 0.
 
@@ -66,45 +69,44 @@ class FtrlOptimizer(ElementwiseOptimizer):
     [-0.8333, 0.0]
     """
 
-    def __init__(
-        self,
-        learning_rate: Any,
-        learning_rate_power: Any = -0.5,
-        initial_accumulator_value: Any = 0.1,
-        l1_regularization_strength: Any = 0.0,
-        l2_regularization_strength: Any = 0.0,
-        use_locking: bool = False,
-        name: str = "Ftrl",
-        accum_name: str | None = None,
-        linear_name: str | None = None,
-        l2_shrinkage_regularization_strength: Any = 0.0,
-        beta: Any = 0.0,
-    ) -> None:
-        check_number("learning_rate_power", learning_rate_power, lambda x: x <= 0, "at most 0")
-        for parameter, value in (
-            ("initial_accumulator_value", initial_accumulator_value),
-            ("l1_regularization_strength", l1_regularization_strength),
-            ("l2_regularization_strength", l2_regularization_strength),
-            ("l2_shrinkage_regularization_strength", l2_shrinkage_regularization_strength),
+    learning_rate: InitVar[Any]
+    learning_rate_power: Any = -0.5
+    initial_accumulator_value: Any = 0.1
+    l1_regularization_strength: Any = 0.0
+    l2_regularization_strength: Any = 0.0
+    use_locking: bool = False
+    name: str = "Ftrl"
+    accum_name: str | None = None
+    linear_name: str | None = None
+    l2_shrinkage_regularization_strength: Any = 0.0
+    beta: Any = 0.0
+
+    def __post_init__(self, learning_rate: Any) -> None:
+        check_number("learning_rate_power", self.learning_rate_power, lambda x: x <= 0, "at most 0")
+        for parameter in (
+            "initial_accumulator_value",
+            "l1_regularization_strength",
+            "l2_regularization_strength",
+            "l2_shrinkage_regularization_strength",
         ):
-            check_number(parameter, value, lambda x: x >= 0, "0 or more")
-        super().__init__(learning_rate, name)
-        self._power = learning_rate_power
-        self._initial = initial_accumulator_value
-        self._l1 = l1_regularization_strength
-        self._l2 = l2_regularization_strength
-        self._shrinkage = l2_shrinkage_regularization_strength
-        self._beta = beta
-        self._names = accum_name or "accum", linear_name or "linear"
+            check_number(parameter, getattr(self, parameter), lambda x: x >= 0, "0 or more")
+        super().__init__(learning_rate, self.name)
 
     def update(self, gradient: Tensor, part: Part) -> None:
         var, dtype = part.var, part.dtype
         rate, exponent, l1, l2, shrinkage, beta = (
             cast_hyperparameter(value, dtype)
-            for value in (self.rate(dtype), self._power, self._l1, self._l2, self._shrinkage, self._beta)
+            for value in (
+                self.rate(dtype),
+                self.learning_rate_power,
+                self.l1_regularization_strength,
+                self.l2_regularization_strength,
+                self.l2_shrinkage_regularization_strength,
+                self.beta,
+            )
         )
-        sums = filled_slot(self, var, self._names[0], self._initial)
-        leader = self.zeros_slot(var, self._names[1])
+        sums = filled_slot(self, var, self.accum_name or "accum", self.initial_accumulator_value)
+        leader = self.zeros_slot(var, self.linear_name or "linear")
         # Read before the write: the formula needs the old sums too.
         weights, before = part.read(var), part.read(sums)
         after = part.write(sums, before + square(gradient))

@@ -15,6 +15,7 @@ from ..frontend.state.variables import Variable
 from ..gradients import gradients
 from ..ir.apply import convert_to_tensor
 from ..ir.entry import builds, public
+from ..ir.fields import takes_fields
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat, split
 from ..ops.array.shapes import reshape
@@ -184,6 +185,7 @@ def _make_result(end: State, unpacked: Callable[[Tensor], Any]) -> LBFGSResult:
     )
 
 
+@takes_fields
 class LBFGS:
     """L-BFGS on variables: one step that computes a part of `minimize`'s result runs the whole minimization.
 
@@ -208,24 +210,22 @@ class LBFGS:
     [3.0, [3.0, 3.0]]
     """
 
-    def __init__(
-        self,
-        num_correction_pairs: int = 10,
-        tolerance: float = 1e-8,
-        f_relative_tolerance: float = 0.0,
-        x_tolerance: float = 0.0,
-        max_iterations: int = 1000,
-        max_line_search_iterations: int = 50,
-        name: str = "LBFGS",
-    ) -> None:
-        self.name = name
+    num_correction_pairs: int = 10
+    tolerance: float = 1e-8
+    f_relative_tolerance: float = 0.0
+    x_tolerance: float = 0.0
+    max_iterations: int = 1000
+    max_line_search_iterations: int = 50
+    name: str = "LBFGS"
+
+    def __post_init__(self) -> None:
         self._options = Options(
-            num_correction_pairs,
-            tolerance,
-            f_relative_tolerance,
-            x_tolerance,
-            max_iterations,
-            max_line_search_iterations,
+            self.num_correction_pairs,
+            self.tolerance,
+            self.f_relative_tolerance,
+            self.x_tolerance,
+            self.max_iterations,
+            self.max_line_search_iterations,
         )
 
     @public

@@ -13,10 +13,10 @@ class AsyncResult:
     convert : callable
         Makes the kernel's outputs from the source's result, or raises OpError.
     give_up : callable, optional
-        Called instead of `convert`, perhaps more than once, when the wait was cancelled: also one that had its result.
+        Called instead of `convert`, perhaps more than once, when the wait was cancelled, even if its result had come.
     in_order : bool
-        True if the resource serves its waiters in order: later instances of the same operation that wait for the same
-        resource could only wait after this one, and need not begin before.
+        True if the resource serves its waiters in order: later instances of the same operation with the same resource
+        could only wait after this instance, and need not begin before.
     """
 
     source: Awaitable[Any]
@@ -31,7 +31,7 @@ class AsyncResult:
         in_order: bool = False,
     ) -> None: ...
     def then(self, function: Callable[[Any], Any]) -> AsyncResult:
-        """Return an AsyncResult that applies a function to this result."""
+        """Return an AsyncResult which applies a function to this result."""
 
     def __await__(self) -> Generator[Any, Any, Any]: ...
     def close(self) -> None:

@@ -38,7 +38,7 @@ cdef inline bint is_large(Value value) noexcept:
 
 
 cdef inline int array_cost(const Node* node, const Value* inputs, const Value* outputs) noexcept:
-    """Return the cost of a C kernel that has run, by the size of its arrays, in units of the drain's budget."""
+    """Return the cost of a finished C kernel, by the size of its arrays, in units of the drain's budget."""
     cdef uint32_t i
     if node.num_outputs == 1 and outputs[0].form == SCALAR and node.loop != NULL:
         return 1
@@ -58,7 +58,7 @@ cdef enum:
 
 
 cdef inline void leave(Work* work, Compute compute, double cost, int most_parts) noexcept nogil:
-    """Describe the work that is left and the number of its parts; the arguments are there already."""
+    """Describe the work left and the number of its parts; the arguments are there already."""
     work.compute, work.cost, work.parts = compute, cost, most_parts
     work.arguments[LOST] = work.arguments[QUEUE] = work.arguments[UNFINISHED] = 0
     work.arguments[DECLINED] = work.arguments[RESULT] = 0
@@ -72,7 +72,7 @@ cdef inline void keep(Work* work, PyObject* memory) noexcept:
 
 
 cdef inline char* take_memory(Work* work, size_t size) except NULL:
-    """Return memory, at a multiple of CACHE_LINE, that lives until the work is done."""
+    """Return memory, at a multiple of CACHE_LINE, which lives until the work is done."""
     memory = PyByteArray_FromStringAndSize(NULL, size + CACHE_LINE - 1)
     keep(work, <PyObject*>memory)
     return <char*>aligned(<size_t>PyByteArray_AS_STRING(memory))
@@ -80,14 +80,14 @@ cdef inline char* take_memory(Work* work, size_t size) except NULL:
 
 cdef inline int do_or_leave(
         const Table* table, Work* work, Compute compute, double cost, int most_parts, Value* output) noexcept nogil:
-    """Do the work of the arguments, or leave it if it takes long.
+    """Do the work of the arguments, or leave long work to the caller.
 
     An unboxed `output` is a result for which the work finds a place by `place_of`.
 
     Returns
     -------
     int
-        1; 0 if the work was done, and found that the inputs need the Python kernel.
+        1; 0 if the work was done, and the inputs turned out to need the Python kernel.
     """
     leave(work, compute, cost, most_parts)
     if cost >= table.at_once:
@@ -99,30 +99,32 @@ cdef inline int do_or_leave(
 
 
 cdef inline int take_result(const Work* work, Value* output) noexcept nogil:
-    """Take the result of work that is done, if it is unboxed; return 0 if the inputs want the Python kernel."""
+    """Take the result of finished work, if unboxed; return 0 if the inputs want the Python kernel."""
     if output.form == SCALAR:
         output.bits = work.arguments[RESULT]
     return work.arguments[DECLINED] == 0
 
 
 cdef inline char* place_of(const void* arguments, char* array) noexcept nogil:
-    """Return where a result goes: into an array, or if that is NULL into the arguments, unboxed."""
+    """Return where a result goes: into an array, or unboxed into the arguments if the array is NULL."""
     return array if array != NULL else <char*>(<uint64_t*>arguments + RESULT)
 
 
 cdef inline void decline(const void* arguments) noexcept nogil:
-    """Record, while computing, that the inputs need the Python kernel."""
+    """Record, while computing, the need of the inputs for the Python kernel."""
     (<uint64_t*>arguments)[DECLINED] = 1
 
 
 cdef inline void cut(Work* work, int threads) noexcept nogil:
-    """Choose the number of parts: one for each thread, fewer if they would be short, several if they would be long."""
+    """Choose the number of parts: as many as threads, fewer if they would be short, several times as many if they would
+    be long.
+    """
     cdef double parts = min(work.cost / SHORTEST, threads * (1 + work.cost // (<double>LONGEST * threads)))
     work.parts = <int>max(1, min(parts, <double>work.parts))
 
 
 cdef inline void do_work(Work* work, Node* node) noexcept:
-    """Do the work that a kernel left, part after part, while other Python threads may run."""
+    """Do the work left by a kernel, part after part, while other Python threads may run."""
     cdef int64_t begin = nanoseconds()
     cdef int part
     with nogil:

@@ -1,4 +1,4 @@
-"""The dense tables that a Plan becomes: nodes, edges in CSR order, and a template for the iterations of each frame.
+"""The dense tables of a Plan: nodes, edges in CSR order, and a template for the iterations of each frame.
 
 See docs/design/0003-step-machine.md.
 """
@@ -10,7 +10,7 @@ from numpy cimport npy_intp
 from tagloom.kernels.core.values cimport Counters, Value
 
 
-cpdef enum Kind:  # the one list: Python imports it from here
+cpdef enum Kind:  # the only list of kinds: Python imports this enum
     KERNEL = 0
     SWITCH = 1
     SWITCH_N = 2
@@ -36,19 +36,19 @@ cdef enum NodeFlag:
     INVARIANT = 1  # a constant Enter
     STATEFUL = 2  # the kernel takes the instance as first argument
     AT_ONCE = 4  # taken from the stack, before the ready queue: everything but a live KERNEL
-    LAST = 8  # a SERIES_READ that is the only one of its slot
+    LAST = 8  # a SERIES_READ, the only reader of its slot
     DEAD_SILENT = 16  # a SEND without a message when dead; its RECV, which then waits for its leader only; a SWITCH
-                      # that sends nothing to its output 0 when it chooses the other
+                      # which sends nothing to its output 0 when it chooses the other output
     SWAPPABLE = 32  # a SERIES_PUSH of a loop whose saved values may leave the device's memory
-    HOST_BACKED = 64  # one whose saved values may where they are rows that lie in host memory anyway
-    DETACHED = 128  # a KERNEL that does nothing but compute, so that any thread may call its Python kernel
+    HOST_BACKED = 64  # SERIES_PUSH: saved values may leave if they are rows already in host memory
+    DETACHED = 128  # a KERNEL which only computes: any thread may call its Python kernel
 
 
 cdef struct Type:
     PyObject* descr  # numpy.dtype, borrowed from CompiledPlan.dtypes; NULL for handles and series
     int32_t number  # NumPy type number, -1 without descr
     uint32_t itemsize  # bytes of an element, 0 without descr
-    uint8_t size  # bytes of an element if it travels unboxed, else 0
+    uint8_t size  # bytes of an element if unboxed on edges, else 0
     uint8_t is_signed  # a signed integer
     uint8_t any_library  # its arrays may be of another library than NumPy
 
@@ -81,16 +81,16 @@ ctypedef void (*Compute)(const void* arguments, int part, int parts) noexcept no
 cdef enum:
     MOST_ARGUMENTS = 128
     LOST = MOST_ARGUMENTS - 5  # set by another thread once nobody waits for the work any more; 0 before
-    QUEUE = MOST_ARGUMENTS - 4  # on a thread of a pool: where it finds the pointer to other work, NULL if none waits; or 0
+    QUEUE = MOST_ARGUMENTS - 4  # on a thread of a pool: address of the pointer to other work, NULL if none waits; or 0
     UNFINISHED = MOST_ARGUMENTS - 3  # borrowed from Work.kept: object for the kernel's next call, or 0
-    DECLINED = MOST_ARGUMENTS - 2  # not 0: the inputs want the Python kernel, as was only found while computing
-    RESULT = MOST_ARGUMENTS - 1  # the result, if that is unboxed
+    DECLINED = MOST_ARGUMENTS - 2  # not 0: the inputs need the Python kernel, as found while computing
+    RESULT = MOST_ARGUMENTS - 1  # the result, if unboxed
 
 
-cdef struct Work:  # work that a C kernel leaves once its outputs are there
+cdef struct Work:  # work left by a C kernel after making its outputs
     Compute compute  # NULL: nothing
-    double cost  # nanoseconds it should take on one core
-    int parts  # into how many it can be cut, then is cut; never by timing, so that results do not depend on it
+    double cost  # expected nanoseconds on one core
+    int parts  # most parts, then the chosen number; never chosen by timing, on which results must not depend
     PyObject* kept  # owned: an object whose memory the arguments point to, or NULL
     uint64_t arguments[MOST_ARGUMENTS]
 
@@ -116,17 +116,17 @@ cdef struct Node:
     uint32_t output  # its first output in Table.output_types; output o has the edges from starts[output + o] on
     uint32_t control  # its control edges are controls[control] to controls[control_end]
     uint32_t control_end
-    uint32_t child  # ENTER: frame it leads to; SERIES_EXIT, TRIP_COUNT: frame they report on
+    uint32_t child  # ENTER: the entered frame; SERIES_EXIT, TRIP_COUNT: the reported frame
     int32_t index  # CONST, FEED, FETCH, series, channel: which; EXIT, NEXT_ITERATION, constant ENTER: rank in its frame;
                    # root SWITCH: rank
     PyObject* kernel  # borrowed from CompiledPlan.kernels; NULL if not a KERNEL
     Loop loop  # NumPy inner loop, or NULL
     void* loop_data  # its last argument
-    double loop_cost  # nanoseconds that it takes for an element, about
-    bint loop_raises  # whether it may set an error, which needs the GIL
+    double loop_cost  # nanoseconds for an element, about
+    bint loop_raises  # whether the loop may set an error, which needs the GIL
     Native native  # C kernel, or NULL
     double pace  # measured time of its work, in proportion to the estimate
-    double python_pace  # nanoseconds its Python kernel takes for a byte; a high guess until measured
+    double python_pace  # nanoseconds of its Python kernel for a byte; a high guess until measured
     PyObject* elements  # borrowed from CompiledPlan.kernels: returns a result's elements beyond the inputs'; or NULL
     int64_t made_bytes  # of its outputs, -1 where their shapes are not known
     PyObject* name  # str, borrowed from the plan
@@ -137,16 +137,16 @@ cdef struct Link:
     Link* next  # next free block of a pool; first field of everything pooled
 
 
-cdef struct LoopCounts:  # of the steps since the last one that ran alone
-    int64_t runs  # frame instances that were live
+cdef struct LoopCounts:  # of the steps since the last step which ran alone
+    int64_t runs  # live frame instances
     int64_t starts  # iterations started in them
     int64_t alive  # sum over `starts` of the iterations then alive, the new one included
     int64_t most  # largest number of iterations alive at a start
-    int64_t held_back  # iterations that were ready to start and found the window full
+    int64_t held_back  # iterations ready to start while the window was full
     int64_t launches  # asynchronous instances started in them, inner loops included
     int64_t awaited  # sum over `launches` of the asynchronous instances then in flight, itself included
     int64_t queued  # sum over `starts` of the kernels then ready
-    int64_t blocked_on_memory  # iterations that were ready to start and found too little memory
+    int64_t blocked_on_memory  # iterations ready to start without enough memory
 
 
 cdef struct FrameType:
@@ -155,7 +155,7 @@ cdef struct FrameType:
     uint32_t rank  # position among the parent's children
     uint32_t num_children  # frames directly inside it
     uint32_t window  # most iterations alive at once, >= 1
-    uint32_t num_enters  # Enter nodes that lead here
+    uint32_t num_enters  # Enter nodes into this frame
     uint32_t num_invariants  # constant ones among them
     uint32_t num_nexts  # NextIteration nodes
     uint32_t num_exits  # Exit nodes
@@ -166,7 +166,7 @@ cdef struct FrameType:
     uint32_t* exits  # node of each Exit by rank; owned by the Arena
     uint32_t* finals  # SERIES_EXIT and TRIP_COUNT nodes; owned by the Arena
     uint32_t num_finals
-    bint backward  # reads values that another loop has saved
+    bint backward  # reads values saved by another loop
     LoopCounts counts
     int64_t* last  # by rank: how often this NextIteration was its iteration's last; owned by the Arena
     Link* free_frames  # pool of Frame blocks, freed with the CompiledPlan
@@ -183,7 +183,7 @@ cdef struct Table:  # every array is owned by the Arena of the CompiledPlan
     uint32_t most_outputs  # of any node
     uint32_t num_constants
     Node* nodes
-    uint32_t* starts  # CSR offsets into `edges`, one for each output and one at the end
+    uint32_t* starts  # CSR offsets into `edges`, for each output, and the end
     Edge* edges  # data edges
     Edge* controls  # control edges
     Type* types
@@ -193,9 +193,9 @@ cdef struct Table:  # every array is owned by the Arena of the CompiledPlan
     uint16_t* feed_types  # index into `types`
     uint16_t* fetch_types  # index into `types`
     FrameType* frames
-    double at_once  # nanoseconds below which a kernel does its work instead of leaving it
-    bint reuse  # whether a result may be written into an input that only its instance holds
-    uint32_t* roots  # nodes that wait for nothing
+    double at_once  # nanoseconds below which a kernel does its work at once, instead of leaving it as work
+    bint reuse  # whether a result may be written into an input held only by its instance
+    uint32_t* roots  # nodes without inputs to wait for
     uint32_t num_roots
 
 
@@ -203,12 +203,12 @@ cdef int describe_type(Type* type, object dtype) except -1
 
 
 cdef inline Type* input_type(const Table* table, const Node* node, uint32_t i) noexcept nogil:
-    """Return the element type that data input `i` of a node carries."""
+    """Return the element type of data input `i` of a node."""
     return &table.types[table.input_types[node.input + i]]
 
 
 cdef inline Type* output_type(const Table* table, const Node* node, uint32_t i) noexcept nogil:
-    """Return the element type that output `i` of a node carries."""
+    """Return the element type of output `i` of a node."""
     return &table.types[table.output_types[node.output + i]]
 
 

@@ -1,4 +1,4 @@
-"""NumPy arrays as C kernels see them. A module that uses this calls ``numpy.import_array`` itself."""
+"""NumPy arrays as C kernels see them. Modules with these functions call ``numpy.import_array`` themselves."""
 
 cimport numpy as cnp
 from cpython.object cimport PyObject, PyTypeObject
@@ -59,7 +59,7 @@ cdef inline bint is_plain(ArrayObject* array) noexcept nogil:
 
 
 cdef inline ArrayObject* plain_in(Value value) noexcept nogil:
-    """Return the plain array that a value holds, borrowed, or NULL."""
+    """Return the plain array in a value, borrowed, or NULL."""
     cdef ArrayObject* array = array_in(value)
     return array if array != NULL and is_plain(array) else NULL
 
@@ -87,7 +87,7 @@ cdef inline bint is_unshared(const Table* table, ArrayObject* array) noexcept no
 
 
 cdef inline ArrayObject* unshared(const Table* table, const Node* node, const Value* inputs, const Type* type) noexcept nogil:
-    """Return an input array that only this instance holds and that the result fits into, else NULL (rule 43)."""
+    """Return an input array held only by this instance and with room for the result, else NULL (rule 43)."""
     cdef ArrayObject* array
     for i in range(node.num_inputs):
         array = <ArrayObject*>inputs[i].bits
@@ -106,7 +106,7 @@ cdef struct Operand:  # an input of a kernel: a plain array, or an unboxed eleme
 
 
 cdef inline bint open_plain(Value* value, Operand* found) noexcept nogil:
-    """Describe the elements of a value that stays in place; return False if they do not lie in order."""
+    """Describe the elements of a value, which stays in place; return False if they do not lie in order."""
     cdef ArrayObject* array = array_in(value[0])
     found.data, found.dims, found.rank, found.size = <char*>&value.bits, NULL, 0, 1
     if array == NULL:
@@ -130,7 +130,9 @@ cdef inline char* new_result(
 cdef inline int new_view(
         Counters* live, const Type* type, ArrayObject* base, char* data, int rank, const cnp.npy_intp* dims,
         Value* place) except -1:
-    """Put a plain array over elements of an aligned one into an EMPTY place; it keeps its base alive, and unchanged."""
+    """Put a plain view of elements of an aligned array into an EMPTY place; the view keeps its base alive, and
+    unchanged.
+    """
     cdef int flags = PyArray_FLAGS(base) & cnp.NPY_ARRAY_WRITEABLE | cnp.NPY_ARRAY_ALIGNED
     Py_INCREF(type.descr)  # stolen by the view
     view = PyArray_NewFromDescr(&PyArray_Type, <DescrObject*>type.descr, rank, dims, NULL, data, flags, NULL)
@@ -155,7 +157,7 @@ cdef inline int64_t integer_at(const char* data, size_t itemsize, cnp.npy_intp i
 
 
 cdef inline int read_sizes(Value* value, const Type* type, cnp.npy_intp* sizes) noexcept nogil:
-    """Read a shape (MOST_DIMS at most) that came as a vector of int32 or int64; return its rank, -1 if it is none."""
+    """Read a shape (MOST_DIMS at most) from a vector of int32 or int64; return its rank, -1 for anything else."""
     cdef Operand vector
     if not open_plain(value, &vector) or vector.rank != 1 or vector.size > MOST_DIMS:
         return -1
@@ -185,5 +187,5 @@ cdef inline void repeat(char* target, const char* element, size_t size, cnp.npy_
 
 
 cdef inline bint are_copyable(list dtypes):
-    """Return True if elements of dtypes are bytes that can be copied: numbers, bools and void."""
+    """Return True if elements of dtypes can be copied as bytes: numbers, bools and void."""
     return all([dtype is not None and dtype.kind in "biufcV" for dtype in dtypes])

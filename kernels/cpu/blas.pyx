@@ -1,7 +1,7 @@
-"""Products by SciPy's BLAS, loaded when the first product that needs BLAS is prepared.
+"""Products by SciPy's BLAS, loaded when the first product to be computed by BLAS is prepared.
 
-Most programs do without it: where there are vector instructions, BLAS computes only products of few columns and long
-sums, and SciPy would take a third of the time that the whole engine takes to import.
+Most programs do without BLAS: where there are vector instructions, BLAS computes only products of few columns and long
+sums, and SciPy would take a third of the import time of the whole engine.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
@@ -15,7 +15,7 @@ cdef list _blas_listeners = []
 
 
 cdef void* _blas_function(object functions, str name) except NULL:
-    """Return the address of a function of SciPy's BLAS; its integers must be those of C."""
+    """Return the address of a function of SciPy's BLAS; its integers must be C integers."""
     capsule = functions[name]
     signature = PyCapsule_GetName(capsule)
     if not signature.startswith(b"void (char *, char *, int *, int *, int *, "):
@@ -24,7 +24,7 @@ cdef void* _blas_function(object functions, str name) except NULL:
 
 
 def load_blas():
-    """Import SciPy's BLAS unless it is loaded, and call the listeners before any product is computed by it."""
+    """Import SciPy's BLAS unless loaded already, and call the listeners before BLAS computes any product."""
     global sgemm, dgemm
     if dgemm != NULL:
         return
@@ -43,12 +43,14 @@ def is_blas_loaded() -> bool:
 
 
 def on_load_of_blas(listener: Callable[[], None]) -> None:
-    """Register a function to call when BLAS is loaded, before its first product, in the thread that loads it."""
+    """Register a function to call when BLAS is loaded, before its first product, in the loading thread."""
     _blas_listeners.append(listener)
 
 
 cdef int require_blas() except -1 nogil:
-    """Load BLAS where a product is prepared: helpers that compute parts of it must not wait for the interpreter."""
+    """Load BLAS where a product is prepared: helpers, which compute parts of the product, must not wait for the
+    interpreter.
+    """
     if dgemm == NULL:
         with gil:
             load_blas()

@@ -8,10 +8,10 @@ from tagloom.kernels.cpu.ufuncs cimport describe_loop, find_loop
 
 cdef int choose_kernel(
         Node* node, object source, list inputs, list outputs, object switches, list kept, Arena arena) except -1:
-    """Point a node at the C kernel or inner loop of its operation for the dtypes, if there is one that may be used.
+    """Point a node at the C kernel or inner loop of its operation for the dtypes, where available and allowed.
 
-    `source` is the operation: its ``type``, ``attrs``, ``ufunc`` and ``stateful``. Objects and memory that the node
-    needs as long as it is used go to `kept` and to the arena.
+    `source` is the operation: its ``type``, ``attrs``, ``ufunc`` and ``stateful``. Objects and memory needed by the
+    node for its lifetime go to `kept` and to the arena.
     """
     is_ufunc = source.ufunc and not source.stateful
     if switches.native and not is_ufunc:

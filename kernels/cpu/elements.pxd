@@ -26,7 +26,8 @@ cdef struct Slot:  # an element that is a row of an array
 
 
 cdef class Rows:
-    """Elements that are rows of one array, with one writer and one first reader. A Rows object never changes."""
+    """Elements which are rows of an array, with a single writer and a single first reader. A Rows object never changes.
+    """
     cdef Slot* slots
     cdef int64_t count  # of elements
     cdef object array  # plain; None as long as nothing is written, and once all is cleared
@@ -50,6 +51,7 @@ cdef class Elements:
     cdef public bint swappable  # values written may leave the device's memory; then there is a swapper
 
     cdef list all(self)
+    cdef int become(self, Rows rows) except -1
     cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1
     cdef object read_quickly(self, int64_t index, str name, int64_t iteration)
     cdef bint _take_rows(self, object rows, tuple shape, str name, int64_t iteration) except -1

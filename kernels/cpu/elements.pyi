@@ -33,6 +33,13 @@ class Elements:
         """Number of elements."""
 
     whole: Any
+    adds: bool
+
+    def likely_shape(self) -> tuple[int, ...] | None:
+        """Return the shape of elements that are still to be written, as far as earlier ones tell, or None."""
+
+    def written_shape(self) -> tuple[int, ...] | None:
+        """Return the shape of the first element that was written, or None."""
 
     def may_grow(self) -> bool:
         """Return True if elements may be written after the last one."""

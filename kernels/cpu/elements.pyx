@@ -1,10 +1,10 @@
-"""The elements of a TensorArray, and the kernels that read and write one.
+"""The elements of a TensorArray, and the kernels to read and write them.
 
 The kernels handle the common case: a first write of the known shape, and a read of a written element. All other cases
 (growth, sums, zeros, errors) are left to ``tagloom.ops.state.tensor_array.storage``.
 
-Elements become objects at the first access to one. Before, they are the rows of the array that was unstacked, or
-of the block that a native loop wrote: such a loop takes and leaves all of them at once.
+Elements become objects at the first access to any. Before, they are the rows of the unstacked array, or of the block
+written by a native loop: such a loop takes and leaves all of them at once.
 """
 
 cimport cython
@@ -87,7 +87,7 @@ cdef Rows new_rows(int64_t count):
 
 
 cdef class Elements:
-    """The elements and settings of a TensorArray that the kernels use."""
+    """The elements and settings of a TensorArray used by the kernels."""
 
     @property
     def elements(self):
@@ -118,14 +118,28 @@ cdef class Elements:
             return [] if self.rows.array is None else [self.rows.array]
         return [element.value for element in self.made if element.value is not None]
 
+    cdef int become(self, Rows rows) except -1:
+        """Replace all elements by rows."""
+        self.made, self.rows = None, rows
+        return 0
+
+    def written_shape(self):
+        """Return the shape of the first element that was written, or None."""
+        if self.rows is not None:
+            return self.rows.shape
+        for element in self.made:
+            if (<Element>element).shape is not None:
+                return (<Element>element).shape
+        return None
+
     cdef list all(self):
-        """Make objects of all elements, if that was not done; return them."""
+        """Make objects of all elements, unless done before; return them."""
         if self.rows is not None:
             self.made, self.rows = self.rows.as_elements(), None
         return self.made
 
     def write_rows_quickly(self, rows, str name, int64_t iteration):
-        """Write rows, of a shape that may be written, to the elements from 0 on; stop at a special case.
+        """Write rows, of a permitted shape, to the elements from 0 on; stop at a special case.
 
         Returns
         -------
@@ -170,7 +184,7 @@ cdef class Elements:
         return found.reader is None or found.reader == reader
 
     cdef object read_rows(self, str name, int64_t iteration):
-        """Read all elements, the rows of one array, and return the array."""
+        """Read all elements, the rows of a single array, and return the array."""
         cdef Rows found = self.rows
         cdef Rows made = new_rows(found.count)
         cdef Slot* slot
@@ -198,7 +212,7 @@ cdef class Elements:
         return values
 
     cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1:
-        """Write an element for the first time; return 0, with nothing done, if there is more to it."""
+        """Write an element for the first time; return 0, with nothing done, in all special cases."""
         cdef Element element
         if self.closed or shape is None or not 0 <= index < len(self.all()):
             return False
@@ -214,7 +228,7 @@ cdef class Elements:
         return True
 
     cdef object read_quickly(self, int64_t index, str name, int64_t iteration):
-        """Read an element that has a value; return None, with nothing done, if there is more to it."""
+        """Read an element with a value; return None, with nothing done, in all special cases."""
         cdef Element element
         if self.closed or not 0 <= index < len(self.all()):
             return None

@@ -1,7 +1,7 @@
-"""Several elementwise operations as one kernel: NumPy's inner loops, run over blocks of rows in the cache.
+"""Several elementwise operations as a single kernel: NumPy's inner loops, run over blocks of rows in the cache.
 
 Steps and registers are defined in `kernels/steps.py`, a table used when a program is compiled, not when run. The steps
-run the same loops as the operations one after the other, with the same results bit for bit.
+run the same loops as the separate operations, with the same results bit for bit.
 
 See docs/design/0005-loops-made-fast.md.
 """
@@ -44,7 +44,7 @@ cdef enum:
 
 
 cdef class Program:
-    """A compiled program, with the memory that its short runs take turns in using."""
+    """A compiled program, with the memory used in turns by its short runs."""
     cdef Arena arena
     cdef Step* steps
     cdef Register* registers
@@ -118,7 +118,7 @@ cdef dict _SHORT_LOOPS = {
 
 
 cdef bint _compile(Program program, tuple steps, dtype) except *:
-    """Translate the steps; return False if one has no inner loop for the element type."""
+    """Translate the steps; return False if a step has no inner loop for the element type."""
     cdef int first = program.num_registers - program.num_steps
     cdef Step* step
     for i, (name, operands, columns) in enumerate(steps):
@@ -160,7 +160,7 @@ cdef bint _find_loop(Step* step, row, dtype) except *:
 
 
 cdef bint _bind(Program program, Value* inputs) noexcept:
-    """Point the first registers at the inputs; return False if one is not a plain array that fits."""
+    """Point the first registers at the inputs; return False unless all are plain arrays of fitting shapes."""
     cdef Register* register
     cdef ArrayObject* array
     if not _find_rows(program, inputs):
@@ -186,7 +186,7 @@ cdef bint _bind(Program program, Value* inputs) noexcept:
 
 
 cdef bint _find_rows(Program program, Value* inputs) noexcept:
-    """Find the dimensions before the last from the first input that has them all."""
+    """Find the dimensions before the last from the first input with all of them."""
     cdef ArrayObject* array
     cdef int d, i
     for i in range(program.num_inputs if program.any_has_rows else 0):
@@ -202,7 +202,7 @@ cdef bint _find_rows(Program program, Value* inputs) noexcept:
 
 
 cdef bint _fits(Program program, ArrayObject* array, bint has_rows) noexcept:
-    """Return True if an array has the rows of the program (`has_rows`), or one row for all of them."""
+    """Return True if an array has the rows of the program (`has_rows`), or a single row for all of them."""
     cdef int rank = PyArray_NDIM(array)
     cdef int d
     if rank > program.rank or (has_rows and rank < program.rank):
@@ -214,7 +214,7 @@ cdef bint _fits(Program program, ArrayObject* array, bint has_rows) noexcept:
 
 
 cdef cnp.npy_intp _measure(Program program) noexcept:
-    """Find the width of each step; return the largest of all, or 0 if the operands of one do not fit."""
+    """Find the width of each step; return the largest of all, or 0 if the operands of a step do not fit."""
     cdef int first = program.num_registers - program.num_steps
     cdef cnp.npy_intp widest = 0
     cdef int i
@@ -228,7 +228,7 @@ cdef cnp.npy_intp _measure(Program program) noexcept:
 
 
 cdef bint _is_flat(Program program, cnp.npy_intp width) noexcept:
-    """Return True if rows do not matter: every step takes elements at the same places of registers of one width."""
+    """Return True if rows do not matter: every step takes elements at the same places of registers of equal width."""
     cdef Register* register
     cdef int i
     for i in range(program.num_registers):
@@ -251,7 +251,7 @@ cdef void _flatten(Program program) noexcept:
 
 
 cdef void _place(const Run* run, char* scratch) noexcept nogil:
-    """Place the registers that are neither input nor output in the scratch, and repeat rows there."""
+    """Place the registers other than inputs and outputs in the scratch, and repeat rows there."""
     cdef int first = run.num_registers - run.num_steps
     cdef Register* register
     cdef int i
@@ -314,7 +314,7 @@ cdef inline void _all_rounds(const Run* run, cnp.npy_intp rows) noexcept nogil:
 
 cdef int _run(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Run the program of a node; return 0, with nothing done, if it was not made for such inputs."""
+    """Run the program of a node; return 0, with nothing done, if the program was not made for such inputs."""
     cdef Program program = <Program><void*>node.params[0]
     cdef cnp.npy_intp widest
     cdef double cost
@@ -353,9 +353,10 @@ cdef void _lay_out(Program program, cnp.npy_intp widest, Run* run) noexcept:
 
 
 cdef void _find_room(Run* run) noexcept:
-    """Find room in the scratch for the registers that need some.
+    """Find room in the scratch for the registers in need of some.
 
-    They take turns in it where it would be too large, but not in a single block: that may be done in line, in another order.
+    Registers take turns where the scratch would be too large, but not in a single block: such a block may be done in
+    line, in another order.
     """
     cdef Register* register
     cdef size_t size = 0
@@ -376,7 +377,8 @@ cdef void _find_room(Run* run) noexcept:
 
 
 cdef bint _take_over(const Run* run, int number, size_t size) noexcept:
-    """Place a register in the room of another of its size that no later step reads; return False if there is none."""
+    """Place a register in the room of another register of its size without later reads; return False if there is none.
+    """
     cdef Register* other
     cdef int i
     for i in range(run.num_registers - run.num_steps, number):

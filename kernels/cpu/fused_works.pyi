@@ -3,4 +3,6 @@
 FUSED_LAYOUT: tuple[int, int, int, int, int, int, int]
 
 def read_fused(described: bytes) -> tuple[int, tuple[int, ...]]:
-    """Return the number of rows, the rows of a block, and the width of each register: negative for one row for all."""
+    """Return the number of rows, the rows of a block, and the width of each register: negative for a single row for
+    all.
+    """

@@ -1,4 +1,4 @@
-"""The work of a fused operation, described for code that repeats it: the memory it accesses and the layout of its
+"""The work of a fused operation, described for code which repeats the work: the memory accessed and the layout of the
 steps.
 """
 
@@ -18,7 +18,7 @@ cdef extern from "Python.h":
 
 
 cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil:
-    """Describe the inputs and results that a work accesses; return their number, or -1 if the work is not of a fused
+    """Describe the inputs and results accessed by a work; return their number, or -1 if the work is not of a fused
     operation, or has more registers than `most`.
     """
     cdef const Run* run = <const Run*>arguments
@@ -39,10 +39,10 @@ cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int mos
 
 
 cdef bytes describe_fused(Compute compute, uint64_t* arguments):
-    """Prepare a fused operation for code that repeats its work, and return its sizes for `read_fused`; None for other
+    """Prepare a fused operation for code which repeats its work, and return its sizes for `read_fused`; None for other
     works.
 
-    If there is a single block, registers that are neither input nor output get their room.
+    If there is a single block, registers other than inputs and outputs get their room.
     """
     cdef const Run* run = <const Run*>arguments
     cdef bytes described
@@ -65,13 +65,15 @@ cdef bytes describe_fused(Compute compute, uint64_t* arguments):
 
 
 def read_fused(bytes described):
-    """Return the number of rows, the rows of a block, and the width of each register: negative for one row for all."""
+    """Return the number of rows, the rows of a block, and the width of each register: negative for a single row for
+    all.
+    """
     rows, block, *widths = np.frombuffer(described, np.int64).tolist()
     return rows, block, tuple(widths)
 
 
 cdef inline size_t _reach(const Run* run, const Register* register) noexcept nogil:
-    """Return the bytes of all rows of a register; of one row if it stands for all rows."""
+    """Return the bytes of all rows of a register; of a single row if this row stands for all."""
     if register.advance:
         return run.rows * register.advance
     return max(register.width, <npy_intp>1) * register.size

@@ -1,7 +1,7 @@
-"""C kernels of Gather, which takes elements by index, and of StridedSlice, the basic indexing ``tensor[...]``.
+"""C kernels of Gather, the selection of elements by index, and of StridedSlice, the basic indexing ``tensor[...]``.
 
-A slice whose elements are contiguous is a view of the input; any other is copied, so that later kernels find plain
-arrays.
+A slice whose elements are contiguous is a view of the input; any other slice is copied, so that later kernels find
+plain arrays.
 """
 
 cimport numpy as cnp
@@ -183,7 +183,7 @@ cdef int _read_limit(item, int given, Limit* limit) except -1:
 
 cdef inline bint _value_of(
         const Table* table, const Node* node, const Value* inputs, const Limit* limit, int64_t* value) noexcept nogil:
-    """Set `value` to a bound, except for an open one; return False if an input is no integer that fits into int64."""
+    """Set `value` to a bound, except for an open bound; return False if an input is no integer within int64."""
     cdef const Type* type
     if limit.bound == KNOWN:
         value[0] = limit.value
@@ -197,7 +197,7 @@ cdef inline bint _value_of(
 
 
 cdef inline int64_t _clip(int64_t bound, int64_t size, bint down) noexcept nogil:
-    """Return a bound of a slice, with negative bounds counted from the end, within a dimension as Python clips it."""
+    """Return a bound of a slice, with negative bounds counted from the end, clipped to the dimension as in Python."""
     if bound < 0:
         bound += size
         if bound < 0:
@@ -325,9 +325,9 @@ cdef struct Indexing:  # the arguments of _take_at: a slice with indices that ar
 cdef int _slice_at(
         const Table* table, const Node* node, Value* inputs, ArrayObject* x, Counters* live, Value* outputs,
         Work* work) except -1:
-    """Leave a slice in `work`, with indices that are read from arrays without dimensions when the work is done.
+    """Leave a slice in `work`, with indices read from arrays without dimensions when the work is done.
 
-    The shape of the result is the same for all indices, and is found with index 0 for those in arrays.
+    The shape of the result is the same for all indices, and is found with index 0 for the indices in arrays.
     """
     cdef Indexing* indexing = <Indexing*>work.arguments
     cdef ArrayObject* index
@@ -352,7 +352,9 @@ cdef int _slice_at(
 
 
 cdef inline bint _find(const Indexing* indexing, char** indices, Window* window) noexcept nogil:
-    """Set `window` to the elements selected by the indices at these addresses; return False if one is out of range."""
+    """Set `window` to the elements selected by the indices at these addresses; return False if an index is out of
+    range.
+    """
     cdef const Node* node = indexing.node
     cdef Value values[MOST_INDICES + 1]
     cdef uint32_t i
@@ -364,7 +366,7 @@ cdef inline bint _find(const Indexing* indexing, char** indices, Window* window)
 
 
 cdef void _take_at(const void* arguments, int part, int parts) noexcept nogil:
-    """Copy the elements selected by the indices; decline if one is out of range."""
+    """Copy the elements selected by the indices; decline if an index is out of range."""
     cdef const Indexing* indexing = <const Indexing*>arguments
     cdef size_t size = output_type(indexing.table, indexing.node, 0).itemsize
     cdef char* target = place_of(arguments, indexing.target)
@@ -378,9 +380,9 @@ cdef void _take_at(const void* arguments, int part, int parts) noexcept nogil:
 
 
 cdef int indices_of_part(Compute compute, const uint64_t* arguments, char** indices, size_t* sizes) noexcept nogil:
-    """Write the addresses of the indices that select a contiguous part, NULL for a constant one, and their bytes.
+    """Write the addresses of the indices of a contiguous part, NULL for a constant index, and their bytes.
 
-    Returns the number of indices; -1 if the work does anything but copy a part that is contiguous for all indices.
+    Returns the number of indices; -1 if the work does anything but copy a part which is contiguous for all indices.
     """
     cdef const Taking* taking = <const Taking*>arguments
     cdef const Indexing* indexing = <const Indexing*>arguments
@@ -403,7 +405,7 @@ cdef int indices_of_part(Compute compute, const uint64_t* arguments, char** indi
 
 
 cdef char* part_at(Compute compute, const uint64_t* arguments, char** indices) noexcept nogil:
-    """Return the address of the part selected by the indices at these addresses; NULL if one is out of range."""
+    """Return the address of the part selected by the indices at these addresses; NULL if an index is out of range."""
     cdef const Taking* taking = <const Taking*>arguments
     cdef Window window
     cdef int64_t index
@@ -414,7 +416,7 @@ cdef char* part_at(Compute compute, const uint64_t* arguments, char** indices) n
 
 
 cdef Native _find_gather(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the kernel of Gather, if it has no batch dimensions."""
+    """Return the kernel of Gather without batch dimensions."""
     params[0] = attrs["axis"]
     if attrs["batch_dims"] == 0 and are_copyable(outputs):
         return _gather

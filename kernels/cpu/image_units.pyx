@@ -1,6 +1,6 @@
-"""Description of a convolution, and its units: rows of pixels of a result, or images, with the pixels that they read.
+"""Description of a convolution, and its units: rows of pixels of a result, or images, with the pixels read for them.
 
-The pixels that a unit reads are copied with padding into memory that stays in the core's cache, or read in place
+The pixels read by a unit are copied with padding into memory small enough for the core's cache, or read in place
 without padding. Units depend on sizes alone, and so no bit of a result depends on the number of parts.
 """
 
@@ -55,7 +55,7 @@ cdef bint open_convolution(
 
 
 cdef void turn_around(Convolution* c) noexcept nogil:
-    """Turn the convolution into the one that computes the gradient of its images from the gradient of its result."""
+    """Turn the convolution into the computation of the gradient of its images from the gradient of its result."""
     cdef int64_t swapped
     cdef int d
     for d in range(MOST_RANK):
@@ -68,7 +68,7 @@ cdef void turn_around(Convolution* c) noexcept nogil:
 
 
 cdef void lay_out(Convolution* c) noexcept nogil:
-    """Choose the units, and the memory layout of the pixels that a unit reads."""
+    """Choose the units, and the memory layout of the pixels read by a unit."""
     cdef int64_t row, plane, image, channels = num_channels(c)
     cdef int d
     c.lies = not c.by_channel or c.outer == 1
@@ -93,13 +93,13 @@ cdef void lay_out(Convolution* c) noexcept nogil:
 
 
 cdef inline int64_t _fitting(const Convolution* c, int d, int64_t size) noexcept nogil:
-    """Return the number of windows along a dimension whose pixels stay in the cache; at least one."""
+    """Return the number of windows along a dimension whose pixels stay in the cache; at least 1."""
     cdef int64_t count = (IN_CACHE // size - (c.window[d] - 1) * c.dilation[d] - 1) // c.stride[d] + 1
     return max(1, min(count, c.result[d]))
 
 
 cdef Unit open_unit(const Convolution* c, int64_t number, char* buffer) noexcept nogil:
-    """Describe a unit, and copy the pixels that it reads unless they are read in place."""
+    """Describe a unit, and copy its pixels unless they are read in place."""
     cdef Unit u
     cdef int64_t columns = ceiling(c.result[Y], c.unit[Y])
     cdef int64_t planes = ceiling(c.result[Z], c.unit[Z])
@@ -121,7 +121,7 @@ cdef Unit open_unit(const Convolution* c, int64_t number, char* buffer) noexcept
 
 
 cdef void _copy_unit(const Convolution* c, const Unit* u, char* buffer) noexcept nogil:
-    """Copy the pixels that a unit reads, with the zeros around and between them."""
+    """Copy the pixels read by a unit, with the zeros around and between them."""
     cdef int64_t row = c.size * c.step[Y], channels = c.groups * c.inner * c.size
     cdef int64_t image, z, y, at_z, at_y
     cdef const char* plane
@@ -172,7 +172,7 @@ cdef void _copy_row(const Convolution* c, const char* row, char* to, int64_t cha
 
 
 cdef inline void _repeat_channels(const Convolution* c, const char* pixel, char* to) noexcept nogil:
-    """Copy each channel of a pixel as often as there are filters for it."""
+    """Copy each channel of a pixel as often as there are filters for the channel."""
     cdef int64_t i, j
     for i in range(c.groups):
         for j in range(c.outer):

@@ -7,6 +7,7 @@ See docs/design/0027-products.md.
 """
 
 cimport numpy as cnp
+from cpython.object cimport PyObject
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
@@ -23,7 +24,6 @@ from tagloom.kernels.cpu.arrays cimport (
 )
 from tagloom.kernels.cpu.blas cimport dgemm, require_blas, sgemm
 from tagloom.kernels.cpu.registry cimport register
-from tagloom.kernels.cpu.seen cimport Seen
 
 cnp.import_array()
 
@@ -60,6 +60,8 @@ cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)
 
 cdef enum:
+    MOST_INNER = 2048  # terms of a sum up to which the rows of a panel stay in the cache; longer ones are cut
+    FEW = 8  # columns, of which a vector would be nearly empty: if the sums are long, BLAS is faster
     PANEL = 64  # rows or columns that a part has at least
     FAR = 1 << 20  # bytes of a second factor from which on a core's own cache does not keep a panel that is not packed
     LARGE = 1 << 15  # bytes of a second factor that fill the nearest cache, so that rows that lie apart are slower
@@ -79,8 +81,8 @@ cdef fused real:
     double
 
 
-cdef inline bint _as_matrix(ArrayObject* array, bint transposed, Matrix* found) noexcept nogil:
-    """Describe an operand; return False if it is not a matrix that lies in memory row by row or column by column."""
+cdef bint describe_factor(ArrayObject* array, bint transposed, Matrix* found) noexcept nogil:
+    """Describe an operand; return False unless the operand is a matrix stored row by row or column by column."""
     cdef bint by_rows
     if array == NULL or not is_usable(array) or PyArray_NDIM(array) != 2:
         return False
@@ -166,7 +168,7 @@ cdef inline bint _is_long(const Product* p) noexcept nogil:
 
 
 cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept nogil:
-    """Return True if columns are packed as they are used, because they must be or because that pays."""
+    """Return True if columns are packed as they are used, where necessary or profitable."""
     cdef int64_t step = <int64_t>p.b.columns * size
     if p.b.transposed or rows >= PLENTY and step > PANEL_BYTES:
         return True
@@ -174,7 +176,7 @@ cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept no
 
 
 cdef inline int64_t _piece_bytes(const Product* p, int size) noexcept nogil:
-    """Return the bytes of the second factor that are multiplied at a time."""
+    """Return the bytes of the second factor multiplied at a time."""
     return size * p.b.columns * min(_terms(p), <int64_t>MOST_INNER)
 
 
@@ -213,7 +215,7 @@ cdef void _multiply_block(
 
 
 cdef inline void _advance(Matrix* matrix, bint by_rows, int count, int size) noexcept nogil:
-    """Leave out the first rows or columns of a matrix as it is multiplied."""
+    """Leave out the first rows or columns of a matrix, in the orientation of the multiplication."""
     matrix.data = <char*>matrix.data + <size_t>count * size * (matrix.columns if by_rows != matrix.transposed else 1)
 
 
@@ -267,7 +269,7 @@ cdef void _multiply_few(const Product* p, int size) noexcept nogil:
 
 
 cdef inline void _part(const Product* p, int part, int parts, real* product) noexcept nogil:
-    """Compute one part of a product: some columns, or some rows if there are more of these."""
+    """Compute a part of a product: some columns, or some rows if there are more of these."""
     cdef bint by_rows = p.rows > p.columns
     cdef int whole = p.rows if by_rows else p.columns
     cdef int start = _bound(whole, part, parts)
@@ -289,7 +291,7 @@ cdef void _part_double(const void* product, int part, int parts) noexcept nogil:
 
 cdef inline int _place(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Product* p) except -1:
-    """Make room for a product: a new array, or its addend if that has no other owner."""
+    """Make room for a product: a new array, or its addend if nothing else owns the addend."""
     cdef cnp.npy_intp dims[2]
     cdef ArrayObject* total = plain_in(inputs[2]) if p.adds else NULL
     dims[0], dims[1] = p.rows, p.columns
@@ -309,11 +311,11 @@ cdef inline int _place(
 cdef inline int _multiply(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work,
         real* _) except -1:
-    """Multiply two matrices, and add a third; return 0, with nothing done, if they are not ones that BLAS takes."""
+    """Multiply two plain matrices, and add a third; return 0, with nothing done, for other or empty operands."""
     cdef Product* p = <Product*>work.arguments
-    if not _as_matrix(array_in(inputs[0]), node.params[0], &p.a):
+    if not describe_factor(array_in(inputs[0]), node.params[0], &p.a):
         return 0
-    if not _as_matrix(array_in(inputs[1]), node.params[1], &p.b):
+    if not describe_factor(array_in(inputs[1]), node.params[1], &p.b):
         return 0
     p.rows = p.a.columns if p.a.transposed else p.a.rows
     p.columns = p.b.rows if p.b.transposed else p.b.columns
@@ -342,7 +344,7 @@ cdef double product_cost(int64_t rows, int64_t inner, int64_t columns, size_t it
 
 
 cdef inline int _compute(const Table* table, Product* p, Work* work, real* _) except -1 nogil:
-    """Compute a product, the work's arguments, or leave that to be done."""
+    """Compute a product, the work's arguments, or leave the computation as work."""
     cdef double cost = product_cost(p.rows, _terms(p), p.columns, sizeof(real))
     if not _is_own(p) and <int64_t>p.rows * p.columns * _terms(p) > TINY:
         require_blas()
@@ -361,8 +363,8 @@ cdef int multiply_columns(
         ArrayObject* total, const void* before, Work* work) except -1 nogil:
     """Add the product of the first `rows` rows of `a`, transposed, and of `b` to `total`, or leave the work to be done.
 
-    All are plain matrices of one floating-point type, which fit. The rows go on in `more_a` and `more_b` unless these
-    are NULL. The initial total is its own value, or that at `before` unless NULL.
+    All are plain matrices of the same floating-point type and of matching sizes. The rows go on in `more_a` and
+    `more_b` unless these are NULL. The initial total is the value of `total`, or the value at `before` unless NULL.
     """
     cdef Product* p = <Product*>work.arguments
     p.more_a = p.more_b = p.packed = NULL
@@ -395,44 +397,26 @@ cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexc
     return <const Product*>arguments if compute == _part_float or compute == _part_double else NULL
 
 
+cdef bint is_float(Compute compute) noexcept nogil:
+    """Return True if a work computes a product of float32."""
+    return compute == _part_float
+
+
 cdef bint are_parts_alike(Compute compute, const uint64_t* arguments) noexcept nogil:
     """Return True if a work has the same results for any number of parts: BLAS may add in another order."""
     return product_in(compute, arguments) == NULL or _is_own(<const Product*>arguments)
 
 
-cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil:
-    """Describe the memory of a product, two to four matrices; return their number, or -1 for small or other works."""
-    cdef Product* p = <Product*>arguments
-    cdef size_t size = sizeof(float) if compute == _part_float else sizeof(double)
-    cdef size_t whole = size * p.rows * p.columns
-    cdef size_t a_size = size * p.rows * p.inner
-    cdef size_t b_size = size * p.inner * p.columns
-    cdef int count = 2
-    if product_in(compute, arguments) == NULL or p.more_a != NULL or is_small(p):
-        return -1
-    seen[0] = Seen(<char*>p.data, <char**>&p.data, whole, whole, True)
-    if p.adds and p.total == NULL:
-        seen[0].place = NULL  # the product is added to its value
-    seen[1] = Seen(<char*>p.a.data, <char**>&p.a.data, a_size, a_size, False)
-    if p.packed == NULL:
-        seen[count] = Seen(<char*>p.b.data, <char**>&p.b.data, b_size, b_size, False)
-        count += 1
-    if p.total != NULL:
-        seen[count] = Seen(<char*>p.total, <char**>&p.total, whole, whole, False)
-        count += 1
-    return count
-
-
 cdef object pack_once(Compute compute, uint64_t* arguments, int64_t times):
-    """Pack the constant second factor of a product that is left, if packing pays.
+    """Pack the constant second factor of a product left as work, if packing pays.
 
-    It does where it would be packed each time, or is used for many rows in all. Returns the memory that holds the
+    Packing pays where the factor would be packed each time, or is used for many rows in all. Returns the memory of the
     panels then, else None.
 
     Parameters
     ----------
     times : int
-        How often the product is computed, about; 0 if that is not known.
+        How often the product is computed, about; 0 if not known.
     """
     cdef Product* p = <Product*>arguments
     cdef int size = sizeof(float) if compute == _part_float else sizeof(double)
@@ -462,15 +446,30 @@ cdef int _multiply_double(
 
 
 cpdef int vector_bits() noexcept nogil:
-    """Return the bits of the vectors that products compute with, 0 where BLAS computes them."""
+    """Return the bits of the vectors used by products, 0 where BLAS computes them."""
     return _bits
 
 
-cdef int multiply_at_once(const Product* p, int size) except -1:
-    """Compute a product whose operands, of elements of `size` bytes, and place are described."""
-    require_blas_for_sums(p.columns)
+def is_own_product(int64_t terms):
+    """Return True if sums of `terms` terms are computed by vector instructions of our own, and in one piece."""
+    return _bits > 0 and terms <= MOST_INNER
+
+
+def has_equal_rows(int64_t terms, int64_t columns):
+    """Return True if a row of a product of floats has the same bits for any number of rows: not those of BLAS."""
+    return _bits > 0 and (terms <= MOST_INNER or columns >= FEW)
+
+
+cdef int compute_product(const Product* p, size_t itemsize) except -1:
+    """Compute a product of floats of `itemsize` bytes on this thread."""
+    if not _is_own(p) and <int64_t>p.rows * p.columns * p.inner > TINY:
+        require_blas()
     with nogil:
-        (_part_float if size == sizeof(float) else _part_double)(p, 0, 1)
+        if itemsize == sizeof(float):
+            _block(p, 0, p.rows, 0, p.columns, <float*>p.data, NULL)
+        else:
+            _block(p, 0, p.rows, 0, p.columns, <double*>p.data, NULL)
+    return 0
 
 
 def limit_vectors(int bits):

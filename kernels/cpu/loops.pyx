@@ -150,7 +150,7 @@ cdef void _cast_double(char** p, const cnp.npy_intp* n, const cnp.npy_intp* s, v
 
 
 cdef Loop _cast_loop(int number):
-    """Return the loop that casts elements of one type to the type whose number is its last argument."""
+    """Return the loop to cast elements of a type to another type, whose number is its last argument."""
     if number == cnp.NPY_BOOL:
         return _cast_bool
     if number == cnp.NPY_INT32:
@@ -183,7 +183,7 @@ cdef inline bint _any_zero(const char* data, cnp.npy_intp stride, cnp.npy_intp c
 
 
 cdef void _divide_integers(char** p, const cnp.npy_intp* n, const cnp.npy_intp* s, void* data) noexcept nogil:
-    """Run a loop that divides, unless a divisor is zero."""
+    """Run a loop of divisions, unless a divisor is zero."""
     cdef const Wrapped* inner = <const Wrapped*>data
     if _any_zero(p[1], s[1], n[0], inner.itemsize):
         PyErr_SetString(PyExc_ZeroDivisionError, b"integer division by zero")
@@ -303,7 +303,7 @@ cdef Loop _find_where(str type, list inputs, list outputs, void** data, Arena ar
 
 
 cdef Loop _find_cast(str type, list inputs, list outputs, void** data, Arena arena) except *:
-    """Return the loop of Cast, to the numbers that most programs have."""
+    """Return the loop of Cast, to the element types of most programs."""
     if not are_copyable([*inputs, *outputs]) or outputs[0] not in (np.int32, np.int64, np.float32, np.float64):
         return NULL
     data[0] = <void*><int64_t>outputs[0].num
@@ -327,7 +327,7 @@ cdef Loop _find_wrapped(str type, list inputs, list outputs, void** data, Arena 
 
 
 cdef Loop _wrap(str name, dtype, bint divides, void** data, Arena arena) except *:
-    """Return a loop that runs a NumPy loop of two operands and a result of one dtype."""
+    """Return a loop around a NumPy loop of two operands and a result of equal dtypes."""
     cdef void* inner_data = NULL
     cdef Loop inner = find_native_loop(name, [dtype.num] * 3, &inner_data)
     cdef Wrapped* wrapped

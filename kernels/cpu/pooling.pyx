@@ -1,7 +1,7 @@
 """Pooling of images whose channels are the last dimension, and its gradients.
 
-A window goes over all channels at once, place by place. The parts are rows of windows, or images where windows share
-elements that they write.
+A window goes over all channels at once, place by place. The parts are rows of windows, or images where windows overlap
+in elements to write.
 """
 
 cimport numpy as cnp
@@ -59,17 +59,17 @@ cdef struct Pool:
 
 
 cdef inline cnp.npy_intp _first(const Axis* axis, cnp.npy_intp window) noexcept nogil:
-    """Return the first place of a window that has an element."""
+    """Return the first place of a window with an element."""
     return max(0, axis.before - window * axis.stride)
 
 
 cdef inline cnp.npy_intp _last(const Axis* axis, cnp.npy_intp window) noexcept nogil:
-    """Return the end of the places of a window that have an element."""
+    """Return the end of the places of a window with an element."""
     return min(axis.window, axis.size + axis.before - window * axis.stride)
 
 
 cdef inline bint _covers(const Axis* axis) noexcept nogil:
-    """Return True if each element is in one window, and no windows overlap."""
+    """Return True if each element is in exactly one window."""
     return axis.window == axis.stride and axis.count * axis.stride - axis.before >= axis.size
 
 
@@ -149,7 +149,9 @@ cdef inline void _sums_of_row(const Pool* pool, cnp.npy_intp line, real* _) noex
 
 cdef inline void _spread_window(
         const Pool* pool, cnp.npy_intp image, cnp.npy_intp i, cnp.npy_intp j, real* scratch) noexcept nogil:
-    """Add the value of a window to its elements: all of it to the largest one's place, or its share to each."""
+    """Add the value of a window to its elements: the whole to the place of the largest element, or its share to each
+    element.
+    """
     cdef const Axis* down = &pool.down
     cdef const Axis* right = &pool.right
     cdef cnp.npy_intp k, n, c, channels = pool.channels
@@ -259,7 +261,7 @@ cdef inline double _cost(const Pool* pool) noexcept nogil:
 cdef inline int _reduce(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work,
         Compute compute) except -1:
-    """Make one result for each window of plain images."""
+    """Reduce each window of plain images to a single result."""
     cdef Pool* pool = <Pool*>work.arguments
     cdef cnp.npy_intp dims[4]
     cdef Operand x

@@ -55,7 +55,7 @@ cdef class Reduction:
 
 
 cdef bint _find_axes(Reduction self, int rank, bint* gone) noexcept:
-    """Mark the axes that are reduced; return False if one is missing or given twice."""
+    """Mark the reduced axes; return False if an axis is missing or given twice."""
     cdef int i, axis
     for i in range(rank):
         gone[i] = self.everything
@@ -94,7 +94,7 @@ cdef struct Fold:  # joins all elements of the source to the target, in which ea
 cdef int _reduce_walk(
         const Table* table, Reduction self, const Operand* x, const bint* gone, char* made, size_t size,
         cnp.npy_intp terms, const Value* input, Value* output, Work* work) except -1:
-    """Join the elements of an array, or leave that; divide by `terms` unless 0."""
+    """Reduce the elements of an array, or leave this work; divide by `terms` unless 0."""
     cdef Fold* fold = <Fold*>work.arguments
     cdef double cost
     cdef int d, parts
@@ -158,7 +158,7 @@ cdef void _fold_any(const Fold* given, char* target, int part, int parts) noexce
 
 
 cdef int seen_by_reduction(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil:
-    """Describe the memory that a reduction accesses, one or two arrays; return their number, or -1 if the work is no
+    """Describe the memory accessed by a reduction, an array or two; return their number, or -1 if the work is no
     reduction, or of no elements.
     """
     cdef Fold* fold = <Fold*>arguments
@@ -180,7 +180,7 @@ cdef int seen_by_reduction(Compute compute, uint64_t* arguments, Seen* seen) noe
 
 
 cdef inline bint _adds_rows(const Fold* fold) noexcept nogil:
-    """Return True if the reduction adds short rows into one row."""
+    """Return True if the reduction adds short rows into a single row."""
     cdef const Walk* walk = &fold.walk
     cdef cnp.npy_intp size = fold.size
     cdef int last = walk.rank - 1
@@ -190,7 +190,7 @@ cdef inline bint _adds_rows(const Fold* fold) noexcept nogil:
 
 
 cdef inline void _add_rows(Fold* fold) noexcept nogil:
-    """Add rows to one row, for each place of the earlier dimensions."""
+    """Add rows into a single row, for each place of the earlier dimensions."""
     cdef Walk outer = fold.walk
     cdef int last = outer.rank - 1
     cdef cnp.npy_intp rows = outer.dims[last - 1], step = outer.source[last - 1] // <cnp.npy_intp>fold.size
@@ -259,7 +259,7 @@ cdef void _divide(char* sums, size_t size, cnp.npy_intp count, cnp.npy_intp term
 
 cdef int _sum_to(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Sum a plain array down to a shape that broadcasts to its own."""
+    """Sum a plain array down to a shape which broadcasts to its own."""
     cdef Reduction self = <Reduction><void*>node.params[0]
     cdef size_t size = input_type(table, node, 0).itemsize
     cdef cnp.npy_intp dims[MOST_DIMS]
@@ -289,7 +289,9 @@ cdef bint _same(const cnp.npy_intp* a, const cnp.npy_intp* b, int rank) noexcept
 
 cdef bint _stretched(
         const cnp.npy_intp* small, int small_rank, const cnp.npy_intp* large, int rank, bint* repeated) noexcept nogil:
-    """Mark the dimensions along which one shape is repeated to make the other; return False if it cannot be."""
+    """Mark the dimensions along which the small shape is repeated to make the large shape; return False if this is
+    impossible.
+    """
     cdef int lead = rank - small_rank
     cdef int d
     if lead < 0:
@@ -367,7 +369,7 @@ cdef int _broadcast(
 
 cdef int _unreduce(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Repeat the result of a reduction over the axes that were reduced."""
+    """Repeat the result of a reduction over the reduced axes."""
     cdef Reduction self = <Reduction><void*>node.params[0]
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef bint gone[MOST_DIMS]

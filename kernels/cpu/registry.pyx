@@ -1,8 +1,8 @@
-"""Registry of the operations that have a C kernel, or an inner loop of our own, by type.
+"""Registry of the operations with a C kernel, or with an inner loop of our own, by type.
 
 An operation's definition block defines its meaning by a Python kernel; a C kernel computes the same where its inputs
 are plain arrays, as almost all are, and declines where they are not. The file of a kernel registers, at its end, the
-function that finds the kernel for an operation's dtypes and attributes; importing this package imports those files.
+function to find the kernel for an operation's dtypes and attributes; importing this package imports those files.
 """
 
 from libc.stdint cimport int64_t
@@ -22,12 +22,12 @@ cdef dict _loops = {}
 
 
 def registered_types():
-    """Return the types of all operations that may have a C kernel or a loop of our own."""
+    """Return the types of all operations with a C kernel or a loop of our own for some of their dtypes."""
     return frozenset(_natives) | frozenset(_loops)
 
 
 def values_read(str type):
-    """Return the inputs that a C kernel reads before it leaves its work; None if they depend on more than the type."""
+    """Return the inputs read by a C kernel before its work is left; None if they depend on more than the type."""
     cdef _Entry entry = _natives.get(type)
     return entry.reads if entry is not None else () if type in _loops else None
 
@@ -35,9 +35,9 @@ def values_read(str type):
 cdef int register(str type, FindNative find, tuple reads=None) except -1:
     """Register `find` for the C kernels of operations of a type; `values_read` returns `reads` for them.
 
-    Where ``Table.at_once`` is 0 and no input is unboxed except those of `reads`, a kernel that knows these leaves
-    all computation on elements as work, which may then be done any number of times; the only results not left are
-    results that lie in its inputs, or depend on shapes alone.
+    Where ``Table.at_once`` is 0 and no input is unboxed except inputs of `reads`, a kernel with these inputs known
+    leaves all computation on elements as work, which may then be done any number of times; the only results not left
+    are results that lie in its inputs, or depend on shapes alone.
     """
     cdef _Entry entry = _Entry()
     entry.find, entry.reads = find, reads
@@ -61,7 +61,7 @@ cdef int _add(dict table, str type, _Entry entry) except -1:
 cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the C kernel of an operation, or NULL; write its settings from the attributes to `params`.
 
-    Objects that it needs as long as it is used are appended to `kept`.
+    Objects needed by the kernel for its lifetime are appended to `kept`.
     """
     cdef _Entry entry = _natives.get(type)
     if entry is None:

@@ -115,7 +115,7 @@ cdef int _squeeze(
 
 
 cdef inline bint _find_dims(Value* value, int* rank, cnp.npy_intp** dims) noexcept nogil:
-    """Find the dimensions of a value; return False for an array that is not of NumPy's own type."""
+    """Find the dimensions of a value; return False for an array of a type other than NumPy's own."""
     cdef ArrayObject* array = array_in(value[0])
     rank[0], dims[0] = 0, NULL
     if array == NULL:

@@ -1,12 +1,13 @@
-"""The kernel that joins the elements of a TensorArray after a loop.
+"""The kernel to join the elements of a TensorArray after a loop.
 
-Many small copies into one large array, whose pages the system may have to find first: left to the workers.
+Many small copies into a large array, whose pages the system may have to find first: left to the workers.
 """
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
+from numpy cimport npy_intp
 
 import numpy as np
 
@@ -15,9 +16,10 @@ from tagloom.kernels.core.frames cimport iteration_of
 from tagloom.kernels.core.table cimport Native, Node, Table, Work, output_type
 from tagloom.kernels.core.values cimport OBJECT, Counters, Value, hold, object_value
 from tagloom.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, new_array, plain_in, same_shape,
+    ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_STRIDES, new_array,
+    plain_in, same_shape,
 )
-from tagloom.kernels.cpu.elements cimport Element, Elements
+from tagloom.kernels.cpu.elements cimport WRITTEN, Element, Elements, Rows, Slot
 from tagloom.kernels.cpu.registry cimport register
 
 cdef extern from "numpy/arrayobject.h":
@@ -59,7 +61,7 @@ cdef void _copy(const void* arguments, int part, int parts) noexcept nogil:
 
 
 cdef int _join(const Table* table, list arrays, ArrayObject* whole, Work* work, Value* output) except -1:
-    """Copy plain arrays one after the other into a whole that has room for all, or leave the work to be done."""
+    """Copy plain arrays in order into a whole with room for all, or leave the copy as work."""
     cdef Pieces* pieces = <Pieces*>work.arguments
     cdef char* target = <char*>PyArray_DATA(whole)
     cdef ArrayObject* each
@@ -78,15 +80,19 @@ cdef int _join(const Table* table, list arrays, ArrayObject* whole, Work* work, 
 
 cdef int _stack_elements(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Read all elements of an array as rows of one."""
+    """Read all elements of a TensorArray as rows of a single array."""
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef int64_t iteration = iteration_of(&table.frames[node.frame], inputs - node.slot).number
     cdef ArrayObject* first
     cdef ArrayObject* whole
     cdef Elements array
-    if node.num_inputs != 2 or inputs[0].form != OBJECT or not isinstance(<object><PyObject*>inputs[0].bits, Elements):
+    if inputs[0].form != OBJECT or not isinstance(<object><PyObject*>inputs[0].bits, Elements):
         return 0
     array = <Elements><PyObject*>inputs[0].bits
+    if node.num_inputs == 3:
+        if not _fill_rows(array, inputs[2], <str>node.name):
+            return 0
+        return _stack_rows(table, node, array, iteration, live, work, outputs)
     if array.are_rows(<str>node.name):
         return _stack_rows(table, node, array, iteration, live, work, outputs)
     array.all()  # made where that may raise
@@ -99,10 +105,39 @@ cdef int _stack_elements(
     return _join(table, array.read_many_quickly(range(dims[0]), <str>node.name, iteration), whole, work, outputs)
 
 
+cdef bint _fill_rows(Elements array, Value sizes, str reader) except -1:
+    """Return True if all elements of a gradient array, zeros among them, are rows of the block of a native program.
+
+    Rows to which nothing was written become zeros; no other code has seen these. `sizes` are those of the stack.
+    """
+    cdef Rows found = array.rows
+    cdef ArrayObject* given = plain_in(sizes)
+    cdef ArrayObject* rows
+    cdef Slot* slot
+    cdef int64_t i
+    if found is None or found.array is None or array.closed or not found.is_ours or given == NULL:
+        return False
+    rows = <ArrayObject*><PyObject*>found.array
+    if PyArray_NBYTES(given) != PyArray_NDIM(rows) * <npy_intp>sizeof(int32_t):
+        return False
+    for i in range(PyArray_NDIM(rows)):
+        if (<const int32_t*>PyArray_DATA(given))[i] != PyArray_DIMS(rows)[i]:
+            return False
+    if found.reader is not None and found.reader != reader:
+        return False
+    for i in range(found.count):
+        slot = &found.slots[i]
+        if slot.row == NULL:
+            if slot.done & WRITTEN:
+                return False
+            memset(<char*>PyArray_DATA(rows) + i * PyArray_STRIDES(rows)[0], 0, PyArray_STRIDES(rows)[0])
+    return True
+
+
 cdef int _stack_rows(
         const Table* table, const Node* node, Elements array, int64_t iteration, Counters* live, Work* work,
         Value* output) except -1:
-    """Read all elements of an array that are rows of another: the other if it was made for them, else a copy."""
+    """Read all elements of a TensorArray which are rows of an array: the array itself if made for them, else a copy."""
     cdef ArrayObject* found = <ArrayObject*><PyObject*>array.rows.array
     cdef ArrayObject* whole
     if <PyObject*>PyArray_DESCR(found) != output_type(table, node, 0).descr:
@@ -118,7 +153,7 @@ cdef int _stack_rows(
 
 
 cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:
-    """Return the first element if all can be read and are plain arrays of one shape and type, else NULL."""
+    """Return the first element if all can be read and are plain arrays of equal shape and type, else NULL."""
     cdef ArrayObject* first = NULL
     cdef ArrayObject* each
     if array.closed:
@@ -135,7 +170,7 @@ cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:
 
 
 cdef Native _find_stack(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the kernel of TensorArrayStack, NULL for elements that are no numbers."""
+    """Return the kernel of TensorArrayStack, NULL for elements other than numbers."""
     if outputs[0] is None or outputs[0].kind not in "biufc":
         return NULL
     return _stack_elements

@@ -45,7 +45,9 @@ cdef inline void run_scalars(const Node* node, Value* inputs, Value* output) noe
 
 cdef inline int run_loop(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1:
-    """Run the inner loop of a node, or leave it to be run; return 0, with nothing done, if it does not fit the inputs."""
+    """Run the inner loop of a node, or leave the run as work; return 0, with nothing done, if the loop does not fit the
+    inputs.
+    """
     cdef int prepared = 1
     if all_scalars(node, inputs):
         run_scalars(node, inputs, output)

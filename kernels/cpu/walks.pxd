@@ -1,4 +1,4 @@
-"""Going through two plain operands of different shapes, one element of each at a time."""
+"""Walks through two plain operands of different shapes, element by element."""
 
 from numpy cimport npy_intp
 
@@ -14,7 +14,7 @@ cdef struct Walk:
 
 cdef inline void lay_out(
         Walk* walk, const npy_intp* dims, int rank, size_t itemsize, const bint* fixed, bint reduces) noexcept nogil:
-    """Lay out a walk over a plain array of `dims` and an array without its `fixed` dimensions, the target if it
+    """Lay out a walk over a plain array of `dims` and an array without its `fixed` dimensions, the target if the walk
     `reduces`, else the source.
     """
     cdef npy_intp* whole = &walk.source[0] if reduces else &walk.target[0]
@@ -34,7 +34,7 @@ cdef inline void lay_out(
 
 
 cdef inline void _merge(Walk* walk) noexcept nogil:
-    """Drop dimensions of size 1 and merge pairs that both operands traverse as one."""
+    """Drop dimensions of size 1 and merge pairs which both operands traverse like a single dimension."""
     cdef int kept = 0
     cdef int d, last
     for d in range(walk.rank):
@@ -59,7 +59,8 @@ cdef inline bint _follows(npy_intp outer, npy_intp inner, npy_intp dim) noexcept
 
 
 cdef inline bint advance(Walk* walk, npy_intp* place, char** source, char** target) noexcept nogil:
-    """Go to the next place in all dimensions except the last; return False after the last one. `place` begins as zeros.
+    """Go to the next place in all dimensions except the last; return False after the last place. `place` begins as
+    zeros.
     """
     cdef int d = walk.rank - 1
     while d > 0:

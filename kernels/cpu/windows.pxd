@@ -1,4 +1,4 @@
-"""Elements of an array out of order, and the copies that put them in order."""
+"""Elements of an array out of order, and copies of them in order."""
 
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp

@@ -1,6 +1,6 @@
 """exp and tanh of float32 and float64, where the processor has vectors for them: AVX-512, or AVX2 with FMA.
 
-Kernels in C find these loops as they find NumPy's, and Python kernels call the universal functions that have them, so
+Kernels in C find these loops as they find NumPy's, and Python kernels call the universal functions with these loops, so
 that results have the same bits. Algorithms and accuracy are described in ``vector_functions.h``.
 """
 
@@ -56,7 +56,7 @@ OWN = MappingProxyType(with_vectors_of(product_bits()))
 
 
 def elementary_function(xp, str name):
-    """Return a function of an array library; for NumPy, a wrapper that calls our own function where there is one."""
+    """Return a function of an array library; for NumPy, a wrapper around our own function where available."""
     theirs = getattr(xp, name)
     if not is_numpy(xp) or name not in OWN:
         return theirs

@@ -10,10 +10,10 @@ from tagloom.kernels.memory.pool cimport Pool
 
 
 cdef class AllowedCall:
-    """A function that takes memory of a pool, on the account and within the limit of the AllowedCall's creator.
+    """A function which takes memory of a pool, on the account and within the limit of the AllowedCall's creator.
 
     Called in another thread it raises the function's exception; a MemoryError has ``wanted_bytes``: the room in bytes
-    that another try needs, None if the limit was not the cause.
+    needed by another try, None if the limit was not the cause.
 
     Parameters
     ----------

@@ -6,14 +6,14 @@ from typing import Any
 from .pool import Pool
 
 class Charge:
-    """Bytes of a device's memory that count as long as this lives."""
+    """Bytes of a device's memory, counted as long as the Charge lives."""
 
     @property
     def nbytes(self) -> int:
         """Number of bytes."""
 
 class ByteCounter(Pool):
-    """Counts the memory of a device that a library allocates and frees; `find` returns the Charge of an array."""
+    """Counts the memory of a device, allocated and freed by a library; `find` returns the Charge of an array."""
 
     def __init__(self, find: Callable[[Any], Charge | None], limit: int | None = None) -> None: ...
     def charge(self, nbytes: int, what: str = ...) -> Charge:
@@ -22,4 +22,4 @@ class ByteCounter(Pool):
         """
 
     def refuse(self, nbytes: int) -> None:
-        """Note that there was no memory for bytes within the limit, whose charge has been dropped."""
+        """Note a failed allocation within the limit, whose charge has been dropped."""

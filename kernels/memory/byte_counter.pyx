@@ -1,6 +1,6 @@
-"""Exact counts, and a limit, for a device whose arrays another library allocates.
+"""Exact counts, and a limit, for a device with arrays allocated by another library.
 
-The library's allocator asks for a Charge before it takes memory, and keeps it as long as the memory. So its
+The library's allocator asks for a Charge before taking memory, and keeps the Charge as long as the memory. So its
 arrays are counted, refused and charged to the accounts of iterations like NumPy's arrays in a Pool.
 
 See docs/design/0016-other-arrays.md.
@@ -15,14 +15,14 @@ from tagloom.kernels.memory.pool cimport Pool
 
 @cython.no_gc
 cdef class ByteCounter(Pool):
-    """Counts the memory of a device that a library allocates and frees.
+    """Counts the memory of a device, allocated and freed by a library.
 
     Parameters
     ----------
     find : callable
-        Returns the Charge of an array in that memory, or of the array that it is a view of; None for anything else.
+        Returns the Charge of an array in this memory, or of the base array of a view; None for anything else.
     limit : int, optional
-        Bytes that `live_bytes` may reach.
+        Upper bound of `live_bytes`.
     """
 
     def __init__(self, find, limit=None):
@@ -55,7 +55,7 @@ cdef class ByteCounter(Pool):
         return made
 
     def refuse(self, int64_t nbytes):
-        """Note that there was no memory for bytes within the limit, whose charge has been dropped."""
+        """Note a failed allocation within the limit, whose charge has been dropped."""
         self.store.refused, self.store.short = nbytes, self.store.live + nbytes
         self.store.refusals += 1
 
@@ -72,14 +72,14 @@ cdef class ByteCounter(Pool):
         return self.charge_of(array) is not None
 
     cdef Charge charge_of(self, object array):
-        """Return the Charge of an array, None if it is in another memory."""
+        """Return the Charge of an array, None for an array in another memory."""
         cdef Charge found = self.find(array)
         return found if found is not None and found.byte_counter is self else None
 
 
 @cython.no_gc  # its end needs the ledger
 cdef class Charge:
-    """Bytes of a device's memory that count as long as this lives; made by `ByteCounter.charge`."""
+    """Bytes of a device's memory, counted as long as the Charge lives; made by `ByteCounter.charge`."""
 
     @property
     def nbytes(self):

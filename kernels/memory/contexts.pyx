@@ -1,7 +1,7 @@
 """Private contexts of kernels, so that NumPy settings made for kernels never reach the user's code.
 
-In a private context NumPy takes array data from the device's pool and is silent about floating point. Each drain has
-one for itself: a context can be entered once only, and a user's function may run another step.
+In a private context NumPy takes array data from the device's pool and is silent about floating point. Each drain has a
+context for itself: a context can be entered once only, and a user's function may run another step.
 
 See docs/design/0008-memory.md.
 """
@@ -37,7 +37,7 @@ cdef class KernelContexts:
     Parameters
     ----------
     pool : Pool, optional
-        Where arrays made in them have their data; NumPy's own memory by default, and where it is a ByteCounter.
+        Pool for the data of arrays made in them; NumPy's own memory by default, and for a ByteCounter.
     """
 
     def __init__(self, Pool pool=None):
@@ -55,7 +55,7 @@ cdef class KernelContexts:
             self.give(context)
 
     cdef object take(self):
-        """Return a private context that is not entered, for `enter`; `give` returns it to the list of idle contexts."""
+        """Return a private context not entered yet, for `enter`; `give` returns it to the list of idle contexts."""
         return self.idle.pop() if self.idle else self._new()
 
     cdef int give(self, object context) except -1:
@@ -97,7 +97,8 @@ def _set_handler(handler):
 
 
 def outside(function, *args, **kwargs):
-    """Return ``function(*args, **kwargs)``, called in the context that the innermost `KernelContexts.run` was called in.
+    """Return ``function(*args, **kwargs)``, called in the context in which the innermost `KernelContexts.run` was
+    called.
 
     So the user's functions see their own context variables, and NumPy as the user has set it.
     """

@@ -1,4 +1,4 @@
-"""Memory from the operating system, whose pages go back to it when a block of more than a few is freed.
+"""Memory from the operating system, whose pages go back to it when a block of more than a few pages is freed.
 
 See docs/design/0008-memory.md.
 """
@@ -45,7 +45,7 @@ cdef inline void* new_pages(Region** newest, size_t size) noexcept nogil:
     Parameters
     ----------
     newest : Region**
-        The caller's region that still has room, or NULL.
+        The caller's region with room left, or NULL.
     """
     cdef void* found = NULL
     if size <= SMALL:
@@ -75,7 +75,7 @@ cdef inline void free_pages(Region** newest, void* memory, size_t size) noexcept
 
 
 cdef inline void leave_region(Region** newest, size_t start, size_t size) noexcept nogil:
-    """Unmap the pages that belonged to this block alone, or the whole region if no other block is left in it."""
+    """Unmap the pages of this block alone, or the whole region if no other block is left there."""
     cdef Region* region = <Region*>(start // REGION * REGION)
     cdef size_t page = sysconf(_SC_PAGESIZE)
     cdef size_t first = (start + page - 1) // page * page

@@ -13,7 +13,7 @@ class SharedLimit:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes in use of all pools that share the limit."""
+        """Bytes in use of all pools with this limit."""
 
     @property
     def peak_bytes(self) -> int:
@@ -21,7 +21,7 @@ class SharedLimit:
 
     @property
     def pools(self) -> int:
-        """Number of pools that share the limit."""
+        """Number of pools with this limit."""
 
 class Pool:
     """Memory for the arrays of a device; keeps at most `most_cached` bytes of freed blocks for new arrays."""
@@ -41,20 +41,20 @@ class Pool:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes in use that count against the limit: `live_bytes`, and the live bytes of the pools that share the
+        """Bytes in use under the limit: `live_bytes`, and the live bytes of other pools with the same
         limit.
         """
 
     @property
     def bound(self) -> Pool | SharedLimit:
-        """The owner of the limit: the SharedLimit, if several pools share one, else the pool itself."""
+        """The owner of the limit: the SharedLimit, if several pools share the limit, else the pool itself."""
 
     @property
     def shared(self) -> SharedLimit | None:
         """The limit shared with other pools, or None."""
 
     def share(self, shared: SharedLimit) -> None:
-        """Keep a limit together with other pools, until this one is closed."""
+        """Keep a limit together with other pools, until this pool is closed."""
 
     @property
     def cached_bytes(self) -> int:
@@ -62,11 +62,11 @@ class Pool:
 
     @property
     def refused_bytes(self) -> int:
-        """Bytes that the last refused array asked for."""
+        """Bytes requested for the last refused array."""
 
     @property
     def refusals(self) -> int:
-        """Number of arrays that the limit has refused."""
+        """Number of arrays refused by the limit."""
 
     def reset_peak(self) -> None:
         """Reset `peak_bytes` to `live_bytes`."""
@@ -84,10 +84,10 @@ class Pool:
         """Return the bytes by which `charge_external` would increase the count."""
 
     def adopt(self, array: Any) -> Any:
-        """Return a view of an array from elsewhere that counts as long as it lives."""
+        """Return a view of an array from elsewhere; the array counts as long as the view lives."""
 
     def counts(self, array: Any) -> bool:
-        """Return True if an array counts here as long as it lives."""
+        """Return True if an array counts here until its end."""
 
 class MemoryLimitError(MemoryError):
     """The limit of a pool leaves no room for an array from elsewhere."""

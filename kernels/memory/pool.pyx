@@ -69,7 +69,7 @@ cdef class SharedLimit:
 
     @property
     def used_bytes(self):
-        """Bytes in use of all pools that share the limit."""
+        """Bytes in use of all pools with this limit."""
         return self.budget.live
 
     @property
@@ -79,7 +79,7 @@ cdef class SharedLimit:
 
     @property
     def pools(self):
-        """Number of pools that share the limit."""
+        """Number of pools with this limit."""
         return self.budget.references - 1
 
 
@@ -90,14 +90,15 @@ cdef class Pool:
     Parameters
     ----------
     most_cached : int
-        Most bytes of freed blocks that are kept for new arrays. When there is no room they are all freed.
+        Most bytes of freed blocks kept for new arrays. When there is no room they are all freed.
     limit : int, optional
         Upper bound of `used_bytes`; requests beyond it raise MemoryError. None for no limit.
 
     Attributes
     ----------
     handler : capsule
-        NumPy's data-memory handler. Arrays made with it keep it, and with it their memory, after the pool's end.
+        NumPy's data-memory handler. Arrays made with the handler keep the handler, and so their memory, after the
+        pool's end.
     """
 
     def __cinit__(self):
@@ -124,26 +125,27 @@ cdef class Pool:
 
     @property
     def used_bytes(self):
-        """Bytes in use that count against the limit: `live_bytes`, and the live bytes of the pools that share the
+        """Bytes in use under the limit: `live_bytes`, and the live bytes of other pools with the same
         limit.
         """
         return self.store.budget.live
 
     @property
     def bound(self):
-        """The owner of the limit: the SharedLimit, if several pools share one, else the pool itself."""
+        """The owner of the limit: the SharedLimit, if several pools share the limit, else the pool itself."""
         return self if self.shared is None else self.shared
 
     @property
     def cached_bytes(self):
-        """Bytes of freed blocks kept for new arrays."""
+        """Bytes of freed blocks kept for new arrays, and unused ones of larger blocks that arrays have taken."""
         return self.store.cached
 
     @property
     def limit(self):
-        """Upper bound of `used_bytes`, None for no bound; it can be changed at any time unless it is shared.
+        """Upper bound of `used_bytes`, None for no bound; can be changed at any time, unless shared.
 
-        Adopted arrays and such a change may exceed it, and then everything is refused until enough is freed.
+        Adopted arrays and a lower limit may leave `used_bytes` above the limit; then everything is refused until enough
+        is freed.
         """
         return None if self.store.budget.limit == NO_LIMIT else self.store.budget.limit
 
@@ -155,19 +157,19 @@ cdef class Pool:
         self.store.own.given += 1
 
     def share(self, SharedLimit shared not None):
-        """Keep a limit together with other pools, until this one is closed."""
+        """Keep a limit together with other pools, until this pool is closed."""
         if self.shared is not shared:
             join_budget(self.store, shared.budget)
             self.shared = shared
 
     @property
     def refused_bytes(self):
-        """Bytes that the last refused array asked for; another try needs room for them."""
+        """Bytes requested for the last refused array; another try needs room for them."""
         return self.store.refused
 
     @property
     def refusals(self):
-        """Number of arrays that the limit has refused. A MemoryError without a new refusal came from elsewhere."""
+        """Number of arrays refused by the limit. A MemoryError without a new refusal came from elsewhere."""
         return self.store.refusals
 
     def reset_peak(self):
@@ -192,13 +194,13 @@ cdef class Pool:
     def charge_external(self, arrays):
         """Count arrays from elsewhere as long as the returned charges live.
 
-        An array counts once, however often it is charged; a view counts as its base. Scalars travel inside tokens and
-        do not count. These are a step's feeds and constants, before it begins: refusing them then costs nothing.
+        An array counts once, however often charged; a view counts as its base. Scalars travel inside tokens and
+        do not count. These are a step's feeds and constants, before the step begins: refusing them then costs nothing.
 
         Parameters
         ----------
         arrays : iterable
-            Anything in it that is no array is passed over.
+            Items other than arrays are passed over.
 
         Returns
         -------
@@ -208,7 +210,7 @@ cdef class Pool:
         Raises
         ------
         MemoryLimitError
-            If they would take the count beyond the limit; then none of them is charged.
+            If they would take the count beyond the limit; then none is charged.
         """
         self.store.steps += 1
         charges = [self._charge_external(array, True) for array in arrays]
@@ -228,9 +230,9 @@ cdef class Pool:
         return sum(owners.values())
 
     def adopt(self, array):
-        """Return a view of an array from elsewhere that counts as long as it lives.
+        """Return a view of an array from elsewhere; the array counts as long as the view lives.
 
-        Objects that are no arrays, scalars, and arrays that count already are returned unchanged. No array is refused:
+        Scalars, objects other than arrays, and arrays already counted are returned unchanged. No array is refused:
         the memory is taken already, and a user's function cannot return its result again.
         """
         cdef ExternalCharge made = self._charge_external(array, False)
@@ -248,7 +250,7 @@ cdef class Pool:
         return view
 
     def counts(self, array):
-        """Return True if an array counts here as long as it lives: it was made here, or adopted."""
+        """Return True if an array counts here until its end: made here and not handed over, or adopted."""
         return self._is_charged(_owner(array))
 
     cdef ExternalCharge _charge_external(self, object array, bint limited):
@@ -271,7 +273,7 @@ cdef class Pool:
         return made
 
     cdef bint _is_charged(self, object owner):
-        """Return True if an array counts as long as it lives: it was made here, or adopted."""
+        """Return True if an array counts until its end: made here and not handed over, or adopted."""
         cdef ArrayObject* array = <ArrayObject*><PyObject*>owner
         cdef PyObject* base = PyArray_BASE(array)
         if PyArray_HANDLER(array) == <PyObject*>self.handler and PyArray_FLAGS(array) & cnp.NPY_ARRAY_OWNDATA:
@@ -316,8 +318,8 @@ cdef class ExternalCharge:
 def hand_over(array):
     """Return an array for the user to keep and change, given an array of which the caller has the only reference.
 
-    An array that owns its memory is returned itself and no longer counts; for an adopted view its array is returned,
-    if it has no other owner; all others are copied.
+    An array with memory of its own is returned itself and no longer counts; for an adopted view the adopted array is
+    returned, if nothing else owns it; all other arrays are copied.
 
     Parameters
     ----------
@@ -339,7 +341,7 @@ def needs_copy(array):
 
 
 cdef PyObject* _as_it_is(object array) noexcept:
-    """Return the object that can be handed over for an array without a copy, borrowed, or NULL."""
+    """Return the object to hand over for an array without a copy, borrowed, or NULL if a copy is needed."""
     cdef PyObject* base = PyArray_BASE(<ArrayObject*><PyObject*>array)
     if base == NULL:
         return <PyObject*>array if _is_own(array) else NULL
@@ -358,7 +360,7 @@ cdef bint _is_own(object array):
 
 
 cdef object _let_go(object array):
-    """Count an array no longer if it came from a pool."""
+    """Count an array of a pool no longer."""
     cdef Block* block = _block_in(<ArrayObject*><PyObject*>array)
     if block != NULL and not block.handed_over:
         block.handed_over = True

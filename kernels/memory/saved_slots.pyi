@@ -7,7 +7,7 @@ from typing import Any
 from .pool import Pool
 
 class SavedSlots:
-    """The slots of series that hold arrays which may move, in the order in which they were saved."""
+    """The slots of series with arrays which may move, in the order of their saving."""
 
     queue: deque[Any]
     small: deque[Any]
@@ -27,13 +27,13 @@ class SavedSlots:
         prefetch_after: Callable[[Any, int], object],
     ) -> None: ...
     def is_swappable(self, value: Any) -> bool:
-        """Return True if a value is large enough to move, and count it."""
+        """Return True if a value is large enough to move, and count the value."""
 
     def save(self, value: Any, series: Any, index: int) -> None:
-        """Note that a slot of a series holds a value."""
+        """Note a value saved in a slot of a series."""
 
     def look(self) -> None:
-        """Check whether arrays must leave, now that a value was saved."""
+        """Check whether arrays must leave, after a value was saved."""
 
     def note_read(self, value: Any, series: Any, index: int) -> None:
-        """Note the read of a value that has not moved; earlier ones may have."""
+        """Note the read of a value which has not moved; earlier values may have moved."""

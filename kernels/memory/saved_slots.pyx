@@ -16,18 +16,18 @@ cdef enum:
 
 
 cdef class SavedSlots:
-    """The slots of series that hold arrays which may move, in the order in which they were saved.
+    """The slots of series with arrays which may move, in the order of their saving.
 
     Parameters
     ----------
     pool : Pool
-        That counts the arrays.
+        Counts the arrays.
     buffer : type
-        Of arrays that may move.
+        Of movable arrays.
     minimum : int
         Bytes from which on an array may move.
     least : int
-        Bytes from which on a smaller array may move, where no larger one can.
+        Bytes from which on a smaller array may move, where no larger array can.
     goal : int
         Bytes in use beyond which arrays must leave.
     counts : SwapCounts
@@ -45,7 +45,7 @@ cdef class SavedSlots:
         Of (weakref to Series, index, seconds), and of weakrefs to the holders of arrays: of the large arrays,
         and of the smaller ones.
     leaving : int
-        Bytes that are in use but on their way out.
+        Bytes in use but on their way out.
     has_moved : bool
         True if an array may have moved.
     """
@@ -65,11 +65,11 @@ cdef class SavedSlots:
         self.queue, self.small, self.most = deque(), deque(), FEW
 
     cpdef bint is_swappable(self, value) except -1:
-        """Return True if a value is large enough to move, and count it."""
+        """Return True if a value is large enough to move, and count the value."""
         return self._notes_of(value, self.minimum) is not None
 
     cdef object _notes_of(self, value, int64_t least):
-        """Return the notes of a value of at least `least` bytes, and count it; None for a value that does not move."""
+        """Return the notes of a value of at least `least` bytes, and count the value; None for an immovable value."""
         if type(value) is not self.buffer or value.dtype.hasobject:
             return None
         cdef int64_t nbytes = value.nbytes
@@ -80,14 +80,14 @@ cdef class SavedSlots:
         return self.queue if nbytes >= self.minimum else self.small
 
     def save(self, value, series, int64_t index):
-        """Note that a slot of a series holds a value."""
+        """Note a value saved in a slot of a series."""
         notes = self._notes_of(value, min(self.least, self.minimum))
         if notes is not None:
             notes.append((ref(series), index, self.now()))
             self.look()
 
     cdef int _sweep(self) except -1:
-        """Forget the slots that hold no array any more: many, where inner loops end again and again."""
+        """Forget the slots without an array by now: many, where inner loops end again and again."""
         self.most = FEW
         for notes in (self.queue, self.small):
             kept = [each for each in notes if self._is_of_use(each)]
@@ -103,7 +103,7 @@ cdef class SavedSlots:
         return series is not None and type(series.at(index)) is self.buffer
 
     cpdef look(self):
-        """Check whether arrays must leave, now that a value was saved."""
+        """Check whether arrays must leave, after a value was saved."""
         cdef int64_t live = self.pool.store.budget.live
         if len(self.queue) + len(self.small) > self.most:
             self._sweep()
@@ -113,7 +113,7 @@ cdef class SavedSlots:
             self.over_threshold()
 
     def note_read(self, value, series, int64_t index):
-        """Note the read of a value that has not moved; earlier ones may have."""
+        """Note the read of a value which has not moved; earlier values may have moved."""
         if type(value) is self.buffer:
             charge_reader(self.pool, value)
             if self.has_moved:

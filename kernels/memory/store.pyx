@@ -1,7 +1,7 @@
 """Blocks of array data: taken from free lists and returned there, or to the operating system when there are too many.
 
 A freed block goes to the free list of its size class and is taken from there next time: no search, no page faults.
-With a limit, a request that would take the count of bytes beyond it is refused before anything is done.
+With a limit, a request is refused before anything is done if the count of bytes would exceed the limit.
 
 See docs/design/0008-memory.md.
 """
@@ -20,6 +20,7 @@ from tagloom.kernels.memory.size_classes cimport LARGEST_BIT, NUM_CLASSES, capac
 
 cdef enum:
     SLACK = 80 << 20  # bytes that live and kept blocks together may exceed the peak by
+    MOST_ROOM = 4  # times the bytes asked for that a kept block may have which is taken in place of a new one
     FORGOTTEN = 3  # steps after which a block that was not taken is of no use
 
 cdef extern from *:
@@ -64,7 +65,7 @@ def block_counts():
 
 
 cdef object new_handler(Store** store):
-    """Return NumPy's data-memory handler over a new store, in a capsule that owns the store."""
+    """Return NumPy's data-memory handler over a new store, in a capsule, the owner of the store."""
     cdef Store* made = _new_store()
     try:
         handler = PyCapsule_New(&made.handler, "mem_handler", _free_store)
@@ -132,7 +133,9 @@ cdef void* _find(Store* store, size_t size) noexcept nogil:
     if block != NULL:
         _unlink(store, block)
     else:
-        block = _new_block(store, size_class)
+        block = _larger_block(store, size_class)
+        if block == NULL:
+            block = _new_block(store, size_class)
         if block == NULL:
             return NULL
     _resize_block(block, size)
@@ -142,6 +145,39 @@ cdef void* _find(Store* store, size_t size) noexcept nogil:
     if TAGLOOM_DEBUG:
         _all.allocated += 1
     return block + 1
+
+
+cdef Block* _larger_block(Store* store, uint32_t size_class) noexcept nogil:
+    """Take a larger block from the free lists where a new one would push others out; NULL if there is none.
+
+    Else a step whose sizes differ from those of the last steps would unmap their blocks, and have its own pages from the
+    system, as would the next step. The bytes that are not asked for count as kept, since the system lacks them. With a
+    limit, which live and kept bytes may exceed by a quarter only, there would be too many of them.
+    """
+    cdef int64_t capacity = capacity_of(size_class)
+    cdef Block* block
+    if capacity < LARGE or store.budget.limit != NO_LIMIT or _excess(store, capacity, NO_LIMIT) <= 0:
+        return NULL
+    for size_class in range(size_class + 1, NUM_CLASSES):
+        block = store.free[size_class]
+        if <int64_t>capacity_of(size_class) > MOST_ROOM * capacity:
+            return NULL
+        if block != NULL:
+            _unlink(store, block)
+            store.cached += block.capacity - capacity
+            return block
+    return NULL
+
+
+cdef inline int64_t _excess(Store* store, int64_t size, int64_t most) noexcept nogil:
+    """Return the kept bytes that are too many if a block of `size` bytes is made, with at most `most` bytes in all."""
+    cdef Budget* budget = store.budget
+    return budget.live + store.cached + size - min(most, max(budget.peak, budget.live + size) + SLACK)
+
+
+cdef inline int64_t _unasked(const Block* block) noexcept nogil:
+    """Return the bytes of a block in use that are more than those of its size class: see `_larger_block`."""
+    return block.capacity - capacity_of(size_class_of(block.size))
 
 
 cdef Block* _new_block(Store* store, uint32_t size_class) noexcept nogil:
@@ -179,18 +215,18 @@ cdef inline void _free_block(Store* store, Block* block) noexcept nogil:
 
 
 cdef void _make_room(Store* store, int64_t size) noexcept nogil:
-    """Free blocks that would make the process grow well beyond the bytes ever in use, or beyond the limit."""
+    """Free blocks before the process grows well beyond the bytes ever in use, or beyond the limit."""
     # A quarter beyond the limit, for blocks are larger than the arrays in them. With less, a step that nearly fills its
     # limit would map its largest blocks anew each time.
     cdef Budget* budget = store.budget
     cdef int64_t most = budget.limit + min(budget.limit // 4, NO_LIMIT - budget.limit)
     if budget != &store.own:
         _make_others_give(store, size, most)
-    _evict(store, budget.live + store.cached + size - min(most, max(budget.peak, budget.live + size) + SLACK))
+    _evict(store, _excess(store, size, most))
 
 
 cdef void _make_others_give(Store* store, int64_t size, int64_t most) noexcept nogil:
-    """Make the stores with a shared limit free blocks, so that the blocks of all of them stay within the limit."""
+    """Make the stores with a shared limit free blocks, so that all their blocks stay within the limit."""
     cdef Store* each = store.budget.stores
     cdef int64_t excess = store.budget.live + size - most
     cdef int64_t cached
@@ -218,9 +254,9 @@ cdef void _evict(Store* store, int64_t excess) noexcept nogil:
 
 
 cdef int64_t _evict_forgotten(Store* store, int64_t excess) noexcept nogil:
-    """Free the blocks that no step has taken for a while; return their bytes.
+    """Free the blocks not taken by any step for a while; return their bytes.
 
-    Else blocks of a plan that no longer runs would stay, and the largest blocks of the running plan would be mapped in
+    Else blocks of a plan no longer in use would stay, and the largest blocks of the running plan would be mapped in
     each step.
     """
     cdef int64_t freed = 0
@@ -293,12 +329,14 @@ cdef void _clear(void* data, size_t size) noexcept nogil:
 
 
 cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:
-    """Return room for `size` bytes that begins as `data`, which is freed; NULL with nothing done if there is none."""
+    """Return room for `size` bytes with the contents of `data`, which is freed; NULL with nothing done if there is
+    none.
+    """
     cdef Store* store = <Store*>ctx
     cdef Block* old = <Block*>data - 1
     if data == NULL:
         return _take(ctx, size)
-    if size <= old.capacity and size_class_of(size) == old.size_class:
+    if size_class_of(size) == size_class_of(old.size):
         return data if _recount(store, old, size) else NULL
     if size >> LARGEST_BIT:
         return NULL
@@ -312,7 +350,7 @@ cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:
 
 
 cdef bint _recount(Store* store, Block* block, size_t size) noexcept nogil:
-    """Change the counted size of a block, if the limit allows it."""
+    """Change the counted size of a block, if within the limit."""
     cdef int64_t more = <int64_t>size - <int64_t>block.size
     if not block.handed_over:
         if more > 0 and refuses(store, more):
@@ -336,6 +374,7 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
     _all.blocks -= 1
     if TAGLOOM_DEBUG:
         _all.freed += 1
+    store.cached -= _unasked(block)
     if <int64_t>block.capacity > store.most_cached:
         _free_block(store, block)
         return
@@ -355,7 +394,7 @@ cdef void join_budget(Store* store, Budget* budget) noexcept nogil:
 
 
 cdef void leave_budget(Store* store) noexcept nogil:
-    """Count the bytes of a store no longer against a shared limit, but against one of its own that is as high."""
+    """Count the bytes of a store no longer against a shared limit, but against an equal limit of its own."""
     cdef Budget* budget = store.budget
     cdef Store** place = &budget.stores
     if budget == &store.own:
@@ -371,7 +410,7 @@ cdef void leave_budget(Store* store) noexcept nogil:
 
 
 cdef void release_budget(Budget* budget) noexcept nogil:
-    """Free a budget that several stores shared with its last reference."""
+    """Release a reference to a shared budget; the last release frees the budget."""
     budget.references -= 1
     if budget.references == 0:
         free(budget)

@@ -1,4 +1,4 @@
-"""A saved array that may be somewhere else than in the device's memory. See docs/design/0012-swap.md."""
+"""A saved array, perhaps outside the device's memory. See docs/design/0012-swap.md."""
 
 
 cdef class SwappableArray:
@@ -11,7 +11,7 @@ cdef class SwappableArray:
     Attributes
     ----------
     array : numpy.ndarray or None
-        None while it is elsewhere.
+        None while the array is elsewhere.
     """
 
     def __init__(self, array):
@@ -19,7 +19,7 @@ cdef class SwappableArray:
 
     @property
     def nbytes(self):
-        """Bytes of the device's memory that the array takes now."""
+        """Bytes of the device's memory taken by the array now."""
         return 0 if self.array is None else self.array.nbytes
 
     def now(self):
@@ -27,5 +27,5 @@ cdef class SwappableArray:
         raise NotImplementedError
 
     def copy_to(self, target):
-        """Copy the array at once, from its present place, to a contiguous one."""
+        """Copy the array at once, from its present place, to a contiguous array."""
         raise NotImplementedError

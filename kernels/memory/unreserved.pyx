@@ -1,4 +1,4 @@
-"""Access of swapping to a device's memory: unreserved room, and arrays with one owner.
+"""Access of swapping to a device's memory: unreserved room, and arrays with a single owner.
 
 See docs/design/0012-swap.md.
 """
@@ -31,7 +31,7 @@ cnp.import_array()
 
 
 def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
-    """Return a new array that is charged to no iteration, None if only memory reserved for iterations is left.
+    """Return a new array charged to no iteration, None if only memory reserved for iterations is left.
 
     Parameters
     ----------
@@ -56,8 +56,7 @@ def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
     if size > store.budget.limit - store.budget.reserved - store.budget.live:
         return None
     # The caller may be an instance that runs, on the account of its iteration and within its limit.
-    # A value that is brought back ahead of its read belongs to no iteration yet: `charge_reader` charges the one that
-    # reads it.
+    # A value brought back ahead of its read belongs to no iteration yet: `charge_reader` charges its reader.
     store.account, store.current_limit = NULL, store.budget.limit
     try:
         return contexts.run(empty, shape, dtype)
@@ -68,22 +67,22 @@ def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
 cpdef charge_reader(Pool pool, array):
     """Move a saved array to the account of the iteration reading it, as if the array had been brought back.
 
-    The memory gate starts iterations by the needs of earlier ones. A backward iteration that finds its saved values
-    still in memory takes nothing to read them; without this charge it would seem to need less than later ones,
-    whose values have left and come back on their accounts, and the gate would start too many.
+    The memory gate starts iterations by the needs of earlier ones. A backward iteration takes nothing to read saved
+    values still in memory; without this charge it would seem to need less than later iterations, whose values have left
+    and come back on their accounts, and the gate would start too many.
 
     Parameters
     ----------
     pool : Pool
     array : array
-        Left where it counts if its memory is not the pool's own.
+        Stays on its account if its memory is not the pool's own.
     """
     cdef Block* block = _block_of(pool, array)
     cdef Account* account
     if block == NULL or block.handed_over or block.account == pool.store.account:
         return
-    # The block leaves the account that it counts on and enters the reader's; `Store.live` does not change. The old
-    # account keeps its reference until the block is on the new one, since it may end with it.
+    # The block moves from its account to the reader's; `Store.live` does not change. The old account keeps its
+    # reference until the block is on the new account, since the last reference ends the account.
     account = block.account
     if account != NULL:
         charge_account(pool.store, account, -<int64_t>block.size)
@@ -94,7 +93,7 @@ cpdef charge_reader(Pool pool, array):
 
 
 cdef Block* _block_of(Pool pool, object array):
-    """Return the Block of an array's memory in a pool, NULL if the array is from elsewhere, or a part of a larger one.
+    """Return the Block of an array's memory in a pool, NULL for an array from elsewhere, or a part of a larger array.
     """
     cdef ArrayObject* found = <ArrayObject*><PyObject*>array
     cdef Charge charge
@@ -118,7 +117,7 @@ def is_sole_owner(Pool pool, SwappableArray holder):
     Returns
     -------
     bool
-        False for a view of something larger, for an array from elsewhere and for one with another owner.
+        False for a view of something larger, for an array from elsewhere and for an array with another owner.
     """
     if isinstance(pool, ByteCounter):
         return _frees_charge(<ByteCounter>pool, holder)
@@ -145,6 +144,6 @@ cdef bint _frees_charge(ByteCounter byte_counter, SwappableArray holder):
 
 
 cdef PyObject* _base_of(PyObject* array) except? NULL:
-    """Return the array of which another is a view, borrowed from it; NULL for no view."""
+    """Return the array of which another is a view, borrowed; NULL for no view."""
     base = (<object>array).base
     return NULL if base is None else <PyObject*>base

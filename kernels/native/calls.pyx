@@ -1,8 +1,8 @@
-"""Steps that call the Python kernels of operations, for operations without a C kernel for the arrays of a run.
+"""Steps to call the Python kernels of operations, for operations without a C kernel for the arrays of a run.
 
 A call takes the interpreter's lock, on whichever thread walks over the steps, and copies the results to memory of the
-run. A kernel that raises an error, or returns arrays of other shapes than at the beginning, makes the program give up,
-as a kernel does that takes long: the step machine calls it in a thread, beside others.
+run. The program gives up if a kernel raises an error, or returns arrays of other shapes than at the beginning; also
+for a long kernel, which the step machine calls in a thread, beside others.
 
 See docs/design/0057-no-cliffs.md.
 """
@@ -84,7 +84,7 @@ cdef class Call:
 
 
 cdef bint leave_call(Run run, const Instruction* each, const Value* inputs, Value* outputs, Work* work) except -1:
-    """Leave the call of an operation's kernel as work; return False if the program has no kernel for it.
+    """Leave the call of an operation's kernel as work; return False if the program has no kernel for the operation.
 
     Raises
     ------
@@ -142,7 +142,7 @@ cdef bint _is_made(Call call) noexcept:
 
 
 cdef str reason_of_calls(Run run):
-    """Return why a call of a run has made it give up, or None."""
+    """Return why a call of a run has made the run give up, or None."""
     cdef Call call
     for call in run.calls:
         if call.reason is not None:

@@ -20,6 +20,12 @@ cdef enum Code:  # as in `kernels/native/program.py`
     PUT
     NEST
     READ_NESTED
+    GATHER
+    SCATTER
+    STACK
+    UNSTACK
+    NEW
+    PUSH_AT
 
 
 cdef struct Instruction:
@@ -62,6 +68,8 @@ cdef class CompiledProgram:
     cdef double spent  # nanoseconds that runs took
     cdef list compilations  # of runs: signature and Compilation
     cdef readonly tuple called  # names of the operations whose Python kernels the last recorded run calls
+    cdef readonly tuple traced  # names of the operations whose Python kernels became steps of that run
+    cdef readonly dict untraced  # by name of an operation: why its Python kernel could not become steps
     cdef dict counted  # by name of a loop: number of runs, and of iterations begun, in runs that did not give up
 
     cdef object source_of(self, const Instruction* each)

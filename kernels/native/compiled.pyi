@@ -13,8 +13,8 @@ class CompiledProgram:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """Number of runs of each loop, by name, and of the iterations that it began, the last ones being a predicate
-        only.
+        """Number of runs of each loop, by name, and of the iterations begun by them, with a predicate only in the last
+        of each run.
         """
 
     @property

@@ -10,10 +10,12 @@ from tagloom.kernels.core.arena cimport Arena
 from tagloom.kernels.core.table cimport Node, Type, describe_type
 from tagloom.kernels.cpu.choosing cimport choose_kernel
 from tagloom.kernels.native.compiled cimport (
-    ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, SELECT, UNLESS, Instruction,
+    ADD_PRODUCT, COMPUTE, COUNT, GATHER, GET, JUMP, MOVE, NEST, NEW, PUSH, PUSH_AT, PUT, READ, READ_NESTED, SCATTER,
+    SELECT, STACK, UNLESS, UNSTACK, Instruction,
 )
 
-if [COMPUTE, MOVE, COUNT, JUMP, UNLESS, SELECT, PUSH, READ, ADD_PRODUCT, GET, PUT, NEST, READ_NESTED] != list(Codes):
+if [COMPUTE, MOVE, COUNT, JUMP, UNLESS, SELECT, PUSH, READ, ADD_PRODUCT, GET, PUT, NEST, READ_NESTED, GATHER, SCATTER,
+        STACK, UNSTACK, NEW, PUSH_AT] != list(Codes):
     raise ImportError("the codes of native programs are not those of kernels/native/program.py")
 
 
@@ -37,7 +39,7 @@ cdef class CompiledProgram:
     def __init__(self, program):
         cdef int i
         self.program, self.arena, self.kept, self.counted, self.compilations = program, Arena(), [], {}, []
-        self.called = ()
+        self.called, self.traced, self.untraced = (), (), {}
         self.num_registers = len(program.registers)
         self.num_cells = 2 * self.num_registers + sum([len(each.inputs) for each in program.instructions])
         self.num_instructions = len(program.instructions)
@@ -60,8 +62,8 @@ cdef class CompiledProgram:
 
     @property
     def counts(self):
-        """Number of runs of each loop, by name, and of the iterations that it began, the last ones being a predicate
-        only.
+        """Number of runs of each loop, by name, and of the iterations begun by them, with a predicate only in the last
+        of each run.
         """
         return self.counted
 
@@ -70,7 +72,7 @@ cdef class CompiledProgram:
         return self.program.instructions[each - self.instructions]
 
     cdef str name_of(self, const Instruction* each):
-        """Return the name of the operation that an instruction comes from."""
+        """Return the name of the operation of an instruction."""
         return self.source_of(each).name
 
 

@@ -46,9 +46,10 @@ cdef int use_code(Run run) except -1:
 
 
 cdef int _give_way() except -1:
-    """Release the interpreter lock for a moment, for a thread that compiles and needs it for each of its calls of LLVM.
+    """Release the interpreter lock for a moment, for a compiling thread, which needs the lock for each of its calls of
+    LLVM.
 
-    Consecutive short runs never release the lock by themselves, except once in the 5 ms that a thread waits at most;
+    Consecutive short runs never release the lock by themselves, except once in 5 ms, the longest wait of a thread;
     only a pause is long enough for the thread to wake up.
     """
     global _given_way
@@ -60,7 +61,7 @@ cdef int _give_way() except -1:
 
 
 cdef object _compilation_for(Run run):
-    """Return the Compilation shared by all runs with the same steps, or None for one too many."""
+    """Return the Compilation shared by all runs with the same steps, or None beyond the limit of compilations."""
     cdef CompiledProgram program = run.program
     cdef Listing listing = list_steps(run)
     for known, compilation in program.compilations:

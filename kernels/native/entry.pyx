@@ -89,7 +89,7 @@ cdef int _go_first(Run run) noexcept:
 
 
 cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
-    """Go through the steps, or help the thread that does so.
+    """Go through the steps, or help the thread doing so.
 
     On a thread of a pool slices follow one another, unless other work waits for a thread, the run was lost, a helper
     has left, or the event loop is to look whether there is code for the run.
@@ -120,7 +120,7 @@ cdef void _run_slices(const Slice* slice, const uint64_t* words) noexcept nogil:
 
 
 cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, Value* outputs) except -1:
-    """Output the results of a run that is over."""
+    """Output the results of a finished run."""
     cdef Register* register
     cdef int i
     run.program.misses, run.program.reason = 0, None

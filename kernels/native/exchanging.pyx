@@ -1,8 +1,8 @@
 """Exchange of the memory of loop variables and their next values, instead of a copy.
 
 At the end of an iteration a loop variable takes the value computed for the next iteration. Where the addresses are
-known of all steps that access either memory, the two memories are exchanged: the next value is then computed in the old
-memory of the variable. When the run is over a variable is copied back to the memory of its register.
+known of all steps with access to either memory, the two memories are exchanged: the next value is then computed in the
+old memory of the variable. When the run is over a variable is copied back to the memory of its register.
 """
 
 from libc.string cimport memcpy
@@ -37,7 +37,8 @@ cdef int exchange_variables(Run run, const Sights* sights) except -1:
 
 
 cdef bint _may_exchange(Run run, int i, const Sights* sights) noexcept:
-    """Return True if a copied value is computed by one step just before the copy, and accessed by no step after it.
+    """Return True if a copied value is computed by a single step just before the copy, and accessed by no step after
+    it.
 
     The value and its copy can then exchange memory, unless some address of them is unknown.
     """
@@ -58,7 +59,7 @@ cdef bint _may_exchange(Run run, int i, const Sights* sights) noexcept:
 
 
 cdef int _exchange(Run run, int i, const Sights* sights) except -1:
-    """Make a step exchange the memory of two values instead of copying one."""
+    """Make a step exchange the memory of two values instead of a copy."""
     cdef Step* step = &run.steps[i]
     cdef char* variable = step.operands[0]
     cdef char* next = step.operands[1]
@@ -92,7 +93,7 @@ cdef int _note(Run run, int i, const Sights* sights, char* low, npy_intp size, P
 
 
 cdef Verdict _change_places(const Step* step) noexcept nogil:
-    """Exchange the addresses of a variable and its next value in all steps that access them."""
+    """Exchange the addresses of a variable and its next value in all steps with access to them."""
     cdef const Exchange* exchange = <const Exchange*>step.operands[EXCHANGE]
     cdef char* variable = step.operands[NEXT]
     cdef char* next = step.operands[VARIABLE]
@@ -106,7 +107,7 @@ cdef Verdict _change_places(const Step* step) noexcept nogil:
 
 
 cdef void put_variables_back(Run run) noexcept:
-    """Copy variables to where their registers have them, now that the run is over."""
+    """Copy variables to the memory of their registers, at the end of the run."""
     cdef const Step* step
     cdef char* home
     cdef int i

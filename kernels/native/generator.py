@@ -34,6 +34,9 @@ class CodeGenerator(Protocol):
         True if a program can call the Python kernels of operations.
     keeps_limits : bool
         True if a program waits where a device's memory has a limit.
+
+    joins_elements : bool
+        True if a program can read and write several elements of a TensorArray at once, and make arrays.
     """
 
     @property
@@ -47,6 +50,9 @@ class CodeGenerator(Protocol):
 
     @property
     def keeps_limits(self) -> bool: ...
+
+    @property
+    def joins_elements(self) -> bool: ...
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         """Return the inputs whose values a kernel of this type must know in advance.
@@ -77,6 +83,7 @@ class _C:
     adds_epilogues = True
     calls_kernels = True
     keeps_limits = True
+    joins_elements = True
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         return values_read(type)

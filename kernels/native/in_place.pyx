@@ -1,9 +1,9 @@
 """Rows of series, TensorArrays and arrays in the places where steps access them without a copy.
 
-Steps contain addresses, so a row is copied to memory at a fixed address to be read, and from there to be written. Where
-the addresses are known of all steps with access to such memory, a step that reads a row replaces them by the row's
-address instead, and a step that writes a row does so before its computation. Rows that a sum of products gathers are
-computed in its buffers: the step that adds rows sets the address of the next rows.
+Steps contain addresses, so a row is copied to memory at a fixed address to be read, and from there to be written.
+Where the addresses are known of all steps with access to such memory, the step reading a row replaces them by the row's
+address instead, and the step writing a row does so before the computation of the row. Rows gathered by a sum of
+products are computed in the buffers of the sum: the step adding rows sets the address of the next rows.
 
 A row to be read must not be written to: saved values would change, and a run may give up and be repeated.
 """
@@ -18,7 +18,7 @@ from tagloom.kernels.native.sights cimport (
     Sight, Sights, copies_row, is_made_before, is_movable, is_seen, place_of_sight, see_all,
 )
 from tagloom.kernels.native.sums cimport are_gathered, change_factors, point_to_next
-from tagloom.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW
+from tagloom.kernels.native.element_access cimport FROM_ROW, TO_ROW
 
 import_array()
 
@@ -53,7 +53,7 @@ cdef int place_rows(Run run) except -1:
 
 
 cdef bint _any_copied(Run run) noexcept:
-    """Return True if a step copies many bytes that could be accessed, or computed, in place."""
+    """Return True if a step copies many bytes which could be accessed, or computed, in place."""
     cdef const Step* step
     cdef int i
     for i in range(run.num_steps):
@@ -72,17 +72,17 @@ cdef inline bint _gathers(const Step* step) noexcept:
 
 
 cdef inline char* _begin_of(const Step* step) noexcept nogil:
-    """Return the memory that a step would copy a row to, or from."""
+    """Return the target, or source, of a step's copy of a row."""
     return step.operands[2 if step.code == ADD_ROWS else 1]
 
 
 cdef inline size_t _size_of(const Step* step) noexcept nogil:
-    """Return the bytes of a step's row, or of its rows in one factor."""
+    """Return the bytes of a step's row, or of its rows in a factor."""
     return step.strides[2] if step.code == ADD_ROWS else step.count
 
 
 cdef int _read_in_place(Run run, int i, Sights* sights) except -1:
-    """Make steps access a row that is read in place, if no other step writes to the memory of its copy."""
+    """Make steps access a row in place, if no other step writes to the memory of its copy."""
     cdef Step* step = &run.steps[i]
     cdef char* low = step.operands[1]
     cdef char* high = low + step.count
@@ -99,7 +99,7 @@ cdef int _read_in_place(Run run, int i, Sights* sights) except -1:
 
 
 cdef int _write_in_place(Run run, int i, Sights* sights) except -1:
-    """Compute a row in place, if the step that computes it is known, and the time."""
+    """Compute a row in place, if the step with its computation is known, and the time."""
     cdef Step* step = &run.steps[i]
     cdef char* low = step.operands[1]
     cdef char* high = low + step.count
@@ -123,7 +123,7 @@ cdef int _write_in_place(Run run, int i, Sights* sights) except -1:
 
 
 cdef bint _may_come_first(Run run, int i, int maker, const Sights* sights) noexcept:
-    """Return True if a step that writes a row may choose its place before the step that computes it.
+    """Return True if the step writing a row may choose the place before the step computing the row.
 
     Both run equally often, and no step between them changes the choice of the row, or reads rows.
     """
@@ -145,7 +145,7 @@ cdef bint _may_come_first(Run run, int i, int maker, const Sights* sights) noexc
 
 
 cdef int _gather_either(Run run, int i, Sights* sights) except -1:
-    """Compute the rows of one factor in place among a sum's gathered rows: of the larger factor, if that is possible.
+    """Compute the rows of a factor in place among a sum's gathered rows: of the larger factor, if possible.
     """
     cdef Step* step = &run.steps[i]
     cdef int tries = 0
@@ -171,7 +171,7 @@ cdef int _change_factors(Step* step, int i, Sights* sights) noexcept:
 
 
 cdef int _gather_in_place(Run run, int i, Sights* sights) except -1:
-    """Compute rows in place among a sum's gathered rows, if one step does so and none reads them after the sum."""
+    """Compute rows in place among a sum's gathered rows, if a single step does so and none reads them after the sum."""
     cdef const Step* step = &run.steps[i]
     if is_made_before(run, i, sights, _begin_of(step), _size_of(step)):
         _place(run, i, sights)
@@ -197,7 +197,7 @@ cdef inline int _moved(int step, int i, int to) noexcept:
 
 
 cdef int _place(Run run, int i, Sights* sights) noexcept:
-    """Make a step set the address of the row in all steps that access the memory of its copy."""
+    """Make a step set the address of the row in all steps with access to the memory of its copy."""
     cdef Step* step = &run.steps[i]
     cdef char* low = _begin_of(step)
     cdef Sight* sight
@@ -212,7 +212,7 @@ cdef int _place(Run run, int i, Sights* sights) noexcept:
 
 
 cdef int _note_places(Run run, int i, const Sights* sights) except -1:
-    """Note the places of addresses with which steps access a row, now that all steps have their final numbers."""
+    """Note the places of addresses with which steps access a row; all steps must have their final numbers."""
     cdef Step* step = &run.steps[i]
     cdef const Sight* sight
     cdef Place* place

@@ -1,16 +1,16 @@
-"""Runs that are kept for other inputs of the same shapes: runs of clusters, which have no loops, and of small loops.
+"""Runs kept for other inputs of the same shapes: runs of clusters, which have no loops, and of small loops.
 
-To record a run costs more than to run the operations of a cluster on the step machine, or a few thousand iterations of a
-small loop. So inputs are copied to memory of the run, and results from there to arrays of their own: no other code
+To record a run costs more than to run the operations of a cluster on the step machine, or a few thousand iterations of
+a small loop. So inputs are copied to memory of the run, and results from there to arrays of their own: no other code
 sees the memory of a run. Series are new in each run, and a kept run refers to none; a sum of products is
-copied as arrays are. A run under way is not in the list of kept runs; other calls meanwhile record one more.
+copied as arrays are. A run under way is not in the list of kept runs; other calls meanwhile record another run.
 
 See docs/design/0029-clusters.md.
 """
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from tagloom.kernels.core.table cimport Node, Table, Work, output_type
 from tagloom.kernels.core.values cimport (
@@ -37,12 +37,13 @@ cdef enum:
     FIRST_CREDIT = 4 * COST
     MOST_CREDIT = 16 * COST
     TIMED = 16  # of so many runs one is timed
-    MOST_KEPT = 8  # runs of a program, so many shapes at most
+    MOST_KEPT = 8  # runs of a cluster, so many shapes at most
+    MOST_LOOPS = 32  # runs of a loop, which hold little memory
     SMALL = 1024  # bytes of all values of a loop; up to these recording takes longer than to copy inputs and results
 
 
 cdef class KeptRuns:
-    """The runs of a program that are not under way.
+    """The runs of a program, except runs under way.
 
     Its program does not know of them, since each of them knows the program.
     """
@@ -53,7 +54,8 @@ cdef class KeptRuns:
 
 cdef int run_cluster(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Run a cluster at once; output true and the results, or false if it does not fit the inputs, or gave up."""
+    """Run a cluster at once; output true and the results, or false if the cluster does not fit the inputs, or gave up.
+    """
     cdef CompiledProgram program = <CompiledProgram><void*>node.params[0]
     cdef KeptRuns kept = <KeptRuns><void*>node.params[1]
     cdef Run run = _take(kept, program, inputs)
@@ -112,7 +114,7 @@ cdef bint _may_record(KeptRuns kept, CompiledProgram program) except -1:
 
 
 cdef Run _record_cluster(CompiledProgram program, const Value* inputs):
-    """Return a run for inputs of the same shapes; its `reason` is set if it must not be used."""
+    """Return a run for inputs of the same shapes; its `reason` is set if the run must not be used."""
     cdef Run run = record(program, inputs, True)
     if run.reason is None and (run.is_long or run.cost >= LONG_STEP):
         run.reason = f"it takes {1e-3 * run.cost:.0f} us, so that others should have their turn meanwhile"
@@ -120,7 +122,7 @@ cdef Run _record_cluster(CompiledProgram program, const Value* inputs):
 
 
 cdef Run run_of_loop(KeptRuns kept, CompiledProgram program, const Value* inputs):
-    """Return a run of a loop for its inputs, at its beginning; its `reason` is set if it must not be used."""
+    """Return a run of a loop for its inputs, at its beginning; its `reason` is set if the run must not be used."""
     cdef Run run
     if not program.keeps_runs or not _are_small(program, inputs):
         return record(program, inputs, False)
@@ -136,7 +138,7 @@ cdef Run run_of_loop(KeptRuns kept, CompiledProgram program, const Value* inputs
 
 
 cdef bint _begin(Run run, const Value* inputs) except -1:
-    """Start a kept run with its inputs; return False if it does not fit the values in their series."""
+    """Start a kept run with its inputs; return False if the run does not fit the values in their series."""
     _copy_in(run, inputs)
     run.execution.at = 0
     run.trips = trips_of(run)
@@ -150,7 +152,7 @@ cdef bint _begin(Run run, const Value* inputs) except -1:
 cdef bint _may_be_kept(Run run) except -1:
     """Return True if a run of a loop can be used for other inputs too, and saves time compared to recording.
 
-    A run that calls kernels is not kept: one that knows its inputs may not need to.
+    A run with calls of kernels is not kept: a run recorded for known inputs may not need these calls.
     """
     return not run.calls and not run.is_long and not run.is_shared and may_see_others(run) and may_add_to_others(run) and _is_small(run)
 
@@ -175,7 +177,7 @@ cdef bint _are_small(CompiledProgram program, const Value* inputs) except -1:
 
 
 cdef bint _is_small(Run run) except -1:
-    """Return True if a run holds little memory, and copies no values that another one would exchange."""
+    """Return True if a run holds little memory, and copies no values which another run would exchange."""
     cdef Py_ssize_t size = sum([each.nbytes for each in run.kept if isinstance(each, cnp.ndarray)])
     cdef ProductSum each_sum
     cdef ArrayObject* array
@@ -193,7 +195,7 @@ cdef bint _is_small(Run run) except -1:
 
 
 cdef Run _take(KeptRuns kept, CompiledProgram program, const Value* inputs):
-    """Take the last used of the kept runs that fit such inputs, or return None."""
+    """Take the most recently used of the kept runs for such inputs, or return None."""
     cdef Py_ssize_t i
     for i in range(len(kept.idle) - 1, -1, -1):
         if _fits(<Run>kept.idle[i], program, inputs):
@@ -202,16 +204,16 @@ cdef Run _take(KeptRuns kept, CompiledProgram program, const Value* inputs):
 
 
 cdef int put_back(KeptRuns kept, Run run) except -1:
-    """Keep a run, without its series; beyond the limit the least recently used one is dropped."""
+    """Keep a run, without its series; beyond the limit the least recently used run is dropped."""
     cdef Register* register
     cdef int i
     forget_series(run)
     for i in range(run.program.num_inputs):
         register = &run.registers[run.program.inputs[i]]
-        if not register.is_home and sum_in(register.value) is None:
+        if not register.is_home and not register.is_known and sum_in(register.value) is None:
             drop(&run.held, &register.value)
     kept.idle.append(run)
-    if len(kept.idle) > MOST_KEPT:
+    if len(kept.idle) > (MOST_KEPT if run.program.is_cluster else MOST_LOOPS):
         del kept.idle[0]
     return 0
 
@@ -224,7 +226,8 @@ cdef bint _fits(Run run, CompiledProgram program, const Value* inputs) except -1
     for i in range(program.num_inputs):
         register = &run.registers[program.inputs[i]]
         if not register.is_home:
-            if not _may_see(run, program.inputs[i], inputs[i]):
+            if not (_is_same_size(register, inputs[i]) if register.is_known else
+                    _may_see(run, program.inputs[i], inputs[i])):
                 return False
             continue
         if is_unboxed(run, program.inputs[i], inputs[i]) != (register.cell != NULL):
@@ -235,6 +238,16 @@ cdef bint _fits(Run run, CompiledProgram program, const Value* inputs) except -1
         if array == NULL or not is_plain(array) or not same_shape(array, array_in(register.value)):
             return False
     return True
+
+
+cdef bint _is_same_size(const Register* register, Value value) except -1:
+    """Return True if a value that determines shapes is the one for which a run was recorded."""
+    cdef ArrayObject* array = array_in(value)
+    cdef ArrayObject* known = array_in(register.value)
+    if array == NULL or known == NULL:
+        return value.form == SCALAR and register.value.form == SCALAR and value.bits == register.value.bits
+    return is_plain(array) and same_shape(array, known) and memcmp(
+        PyArray_DATA(array), PyArray_DATA(known), PyArray_NBYTES(known)) == 0
 
 
 cdef bint _may_see(Run run, int number, Value value) except -1:
@@ -253,6 +266,8 @@ cdef int _copy_in(Run run, const Value* inputs) except -1:
     for i in range(run.program.num_inputs):
         register = &run.registers[run.program.inputs[i]]
         array = array_in(inputs[i])
+        if register.is_known:
+            continue  # a size: see `_is_same_size`
         if not register.is_home:
             _see(run, run.program.inputs[i], inputs[i])
         elif array == NULL:

@@ -1,8 +1,8 @@
 """Listing of a run's steps: the properties on which compiled code depends, operations and sizes but no addresses.
 
 Two runs with the same signature may share compiled code, which takes all addresses from the steps. Memory of steps
-and of no work is a *value* of the code, with a number: an element in a cell, or a small array that all steps use as a
-whole. Code assumes nothing of all other addresses.
+and of no work is a *value* of the code, with a number: an element in a cell, or a small array used as a whole by all
+steps. Code assumes nothing of all other addresses.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -83,7 +83,7 @@ cdef class Listing:
     Attributes
     ----------
     signature : bytes
-        Equal for runs that may share code.
+        Equal for runs with common code.
     """
 
     cdef list steps(self):
@@ -186,7 +186,7 @@ cdef int _find_values(Run run, Traits* traits) except -1:
 
 
 cdef inline bint _is_constant(Run run, const char* address) noexcept:
-    """Return True if an address is that of a register's own element, which no step changes."""
+    """Return True for the address of a register's own element, which no step changes."""
     cdef char* registers = <char*>run.registers
     return registers <= address < registers + run.program.num_registers * sizeof(Register)
 
@@ -207,7 +207,7 @@ cdef inline size_t _itemsize(Run run, const Instruction* each, int k) noexcept:
 
 
 cdef uint64_t _bytes(Run run, const Step* step, int k) noexcept:
-    """Return the bytes that a step accesses at an operand."""
+    """Return the bytes accessed by a step at an operand."""
     cdef const Instruction* each
     if step.operands[k] == NULL:
         return 0
@@ -259,7 +259,7 @@ cdef size_t _see(uint64_t address, uint64_t size, int* value, bint whole, Run ru
 
 
 cdef size_t _see_factor(Run run, const Step* step, Traits* traits, int k, Extent* extent) noexcept:
-    """Describe the memory that a small product accesses."""
+    """Describe the memory accessed by a small product."""
     cdef const Product* p = <const Product*>step.arguments
     cdef uint64_t size = type_of(run, run.program.instructions[step.instruction].inputs[1]).itemsize
     if k == 0:
@@ -271,7 +271,7 @@ cdef size_t _see_factor(Run run, const Step* step, Traits* traits, int k, Extent
 
 
 cdef void _sort(Extent* extents, size_t count) noexcept nogil:
-    """Order extents by where they begin: few dozen mostly, for which the calls that qsort makes take longer."""
+    """Order extents by their begin: a few dozen mostly, for which the calls made by qsort take longer."""
     cdef size_t gap = 1
     cdef size_t i, k
     cdef Extent each
@@ -288,7 +288,7 @@ cdef void _sort(Extent* extents, size_t count) noexcept nogil:
 
 
 cdef int _group(Extent* extents, size_t count) noexcept:
-    """Number the groups of extents that cover the same bytes, if no other extent overlaps them."""
+    """Number the groups of extents with the same bytes, if no other extent overlaps them."""
     cdef size_t first = 0
     cdef size_t i, end
     cdef uint64_t high
@@ -310,7 +310,7 @@ cdef int _group(Extent* extents, size_t count) noexcept:
 
 
 cdef inline void _number(int* value, int* numbers, int* next) noexcept:
-    """Replace the number of a group, which depends on addresses, by one in the order of the steps."""
+    """Replace the number of a group, which depends on addresses, by a number in the order of the steps."""
     if value[0] < 0:
         return
     if numbers[value[0]] < 0:

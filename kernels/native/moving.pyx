@@ -1,8 +1,8 @@
-"""Moves of values between registers, in one step or through memory of their own."""
+"""Moves of values between registers, in a single step or through memory of their own."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
-from numpy cimport PyArray_GETCONTIGUOUS, import_array, ndarray
+from numpy cimport NPY_CORDER, PyArray_GETCONTIGUOUS, PyArray_NewCopy, import_array, ndarray
 
 from tagloom.kernels.native.program import MOST_BYTES
 
@@ -21,7 +21,7 @@ cdef Py_ssize_t _MOST_BYTES = MOST_BYTES
 
 
 cdef int record_move(Run run, Instruction* each) except -1:
-    """Record that registers take the values of others, all at once: values that are overwritten go through extra
+    """Record a move of values from registers to others, all at once: overwritten values go through extra
     memory.
     """
     cdef Register* target
@@ -50,7 +50,7 @@ cdef int record_move(Run run, Instruction* each) except -1:
 
 
 cdef inline size_t _size(Run run, int number) noexcept:
-    """Return the bytes of a register's elements; of one in a cell all 8, of which the unused ones are zero."""
+    """Return the bytes of a register's elements; of an element in a cell all 8, of which unused bytes are zero."""
     cdef Register* register = &run.registers[number]
     if is_element(register):
         return type_of(run, number).itemsize if _is_in_array(run, register) else sizeof(uint64_t)
@@ -76,7 +76,7 @@ cdef int _make_room(Run run, int number, Register* source) except -1:
 
 
 cdef bint is_unboxed(Run run, int number, Value value) noexcept:
-    """Return True if a value is one unboxed element, or could be unboxed."""
+    """Return True if a value is an unboxed element, or could be unboxed."""
     cdef ArrayObject* array = array_in(value)
     if array == NULL:
         return value.form == SCALAR
@@ -84,7 +84,7 @@ cdef bint is_unboxed(Run run, int number, Value value) noexcept:
 
 
 cdef int make_home(Run run, int number, Value value) except -1:
-    """Allocate memory for an input, with the shape of a value, which may be another one in each run."""
+    """Allocate memory for an input, with the shape of a value, which may differ in each run."""
     cdef Register* made = &run.registers[number]
     cdef ArrayObject* like = array_in(value)
     made.is_home = True
@@ -97,6 +97,15 @@ cdef int make_home(Run run, int number, Value value) except -1:
     else:
         new_array(&run.held, type_of(run, number), PyArray_NDIM(like), PyArray_DIMS(like), &made.value)
     return 0
+
+
+cdef Value copy_of_size(Run run, Value value) except *:
+    """Return a value that determines shapes, as a copy that a run may keep for other inputs with the same value."""
+    if array_in(value) == NULL or not PyArray_CheckExact(array_in(value)):
+        return value  # unboxed, or refused
+    copy = PyArray_NewCopy(<ndarray>pointer(value), NPY_CORDER)
+    run.kept.append(copy)
+    return object_value(<PyObject*>copy)
 
 
 cdef int _check_like(Run run, const Instruction* each, int k) except -1:
@@ -116,7 +125,7 @@ cdef int _check_like(Run run, const Instruction* each, int k) except -1:
 
 
 cdef int straighten(Run run, Register* register) except -1:
-    """Replace a known array by one with its elements in order."""
+    """Replace a known array by an array with its elements in order."""
     if not register.is_known:
         raise Refusal("the elements of an array are not in order")
     straight = PyArray_GETCONTIGUOUS(<ndarray>pointer(register.value))
@@ -126,7 +135,7 @@ cdef int straighten(Run run, Register* register) except -1:
 
 
 cdef bint _is_overwritten(Run run, const Instruction* each, int k) noexcept:
-    """Return True if a value lies in memory that another part of the same move writes to."""
+    """Return True if a value lies in memory written by another part of the same move."""
     cdef char* source = data_of(&run.registers[each.inputs[k]])
     cdef char* target
     cdef int i

@@ -1,4 +1,4 @@
-"""Parts of arrays that a run of a native program reads by index.
+"""Parts of arrays, read by index in a run of a native program.
 
 Rows of an array without writes can be read in place; other parts are copied.
 """
@@ -20,7 +20,7 @@ import_array()
 
 
 cdef bint record_part(Run run, const Instruction* each, const Work* work) except -1:
-    """Record the read of a long part that lies in order; return False if the work does something else."""
+    """Record the read of a long contiguous part; return False if the work does something else."""
     cdef Register* made = &run.registers[each.outputs[0]]
     cdef char* indices[INDICES]
     cdef size_t sizes[INDICES]

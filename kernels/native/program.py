@@ -24,9 +24,14 @@ class Code(IntEnum):
     continue at the target numbered by the input, or at the last target; a bool chooses between two. PUSH: write a value
     to the slot of a series numbered by an integer. READ: read the slot of a series numbered by an integer; an empty
     slot reads as zeros of the shape in a third input, if present. ADD_PRODUCT: add the product of two matrices, the
-    first transposed, to a ProductSum. GET, PUT: read or write the element of a TensorArray numbered by an integer.
+    first transposed, to a ProductSum. GET, PUT: read or write the element of a TensorArray numbered by an integer; an
+    element to which nothing was written reads as zeros of the shape in a third of four inputs, if present; a gradient
+    array adds up what is written.
     NEST: write a range of slots of a series, as a series of its own, to the slot of another series numbered by a count.
-    READ_NESTED: READ from the series in the slot numbered by the second input.
+    READ_NESTED: READ from the series in the slot numbered by the second input. GATHER, SCATTER: GET and PUT of several
+    elements, by a vector of integers. STACK, UNSTACK: the same of all elements. NEW: make a TensorArray of a size, or
+    the gradient array of a TensorArray; no other program sees it. PUSH_AT: PUSH to the slot numbered by the sum of two
+    integers.
     """
 
     COMPUTE = 0
@@ -42,6 +47,12 @@ class Code(IntEnum):
     PUT = 10
     NEST = 11
     READ_NESTED = 12
+    GATHER = 13
+    SCATTER = 14
+    STACK = 15
+    UNSTACK = 16
+    NEW = 17
+    PUSH_AT = 18
 
 
 class PythonKernel(Protocol):
@@ -92,6 +103,8 @@ class Computation:
         The kernel to call where no C kernel leaves work that can be repeated.
     is_called : bool
         True if there is no C kernel.
+    sizes : tuple of int
+        Inputs whose values may determine the shapes of the outputs.
     """
 
     name: str
@@ -102,6 +115,7 @@ class Computation:
     reads: tuple[int, ...] = ()
     kernel: PythonKernel | None = None
     is_called: bool = False
+    sizes: tuple[int, ...] = ()
     stateful: bool = field(default=False, init=False)
 
     def to_attribute(self) -> tuple[Any, ...]:
@@ -115,6 +129,7 @@ class Computation:
             self.reads,
             self.kernel,
             self.is_called,
+            self.sizes,
         )
 
     @classmethod
@@ -142,11 +157,15 @@ class Instruction:
     name : str
         Name of the original operation, if used in errors or statistics.
     is_maybe : bool
-        For a READ, True if the slot may be empty; then the output is not used.
+        For a READ, True if the slot may be empty; then the output is not used. For a NEST, True if the slots were not
+        written in order.
     is_last : bool
         For a READ, True if no other READ has the slot, which may then be released.
     shape : tuple of int or None
-        Shape of a GET's output, if known.
+        Shape of the elements that a GET, GATHER or STACK reads, if known.
+    options : tuple
+        Of a NEW with a size: the name of the dtype, the shape of the elements or None, and whether the array grows,
+        clears elements after a read, and adds repeated writes up.
     """
 
     code: Code
@@ -159,11 +178,12 @@ class Instruction:
     is_maybe: bool = False
     is_last: bool = False
     shape: tuple[int, ...] | None = None
+    options: tuple[Any, ...] = ()
 
     def to_attribute(self) -> tuple[Any, ...]:
         """Return the instruction as tuples and strings."""
         computation = None if self.computation is None else self.computation.to_attribute()
-        more = self.name, self.is_maybe, self.is_last, self.shape
+        more = self.name, self.is_maybe, self.is_last, self.shape, self.options
         return self.code.name, self.inputs, self.outputs, self.last, self.targets, computation, *more
 
     @classmethod
@@ -202,6 +222,8 @@ class NativeProgram:
         the run's own memory.
     keeps_runs : bool
         False where memory has a limit: a run that is kept for later inputs holds memory.
+    sizes : tuple of int
+        Registers whose values may determine shapes, and should be known when a run is recorded.
     """
 
     name: str
@@ -215,6 +237,7 @@ class NativeProgram:
     compile_after: float | None = None
     is_cluster: bool = False
     keeps_runs: bool = True
+    sizes: tuple[int, ...] = ()
     native: bool = field(default=True, init=False)
     loops: bool = field(default=True, init=False)
 
@@ -232,6 +255,7 @@ class NativeProgram:
             self.compile_after,
             self.is_cluster,
             self.keeps_runs,
+            self.sizes,
         )
 
     @classmethod
@@ -281,12 +305,18 @@ class NativeProgram:
             Code.UNLESS: f"unless {inputs} jump {targets}",
             Code.SELECT: f"select {inputs} of {targets}",
             Code.PUSH: f"push {inputs} to {outputs}",
+            Code.PUSH_AT: f"push {inputs} to {outputs}",
             Code.ADD_PRODUCT: f"add product {inputs}",
             Code.GET: f"{outputs} = get {inputs}",
             Code.PUT: f"put {inputs}",
             Code.NEST: f"nest {inputs} in {outputs}",
             Code.READ_NESTED: f"{outputs} = {'last ' * each.is_last}read nested {inputs}",
             Code.READ: f"{outputs} = {'last ' * each.is_last}read {inputs}",
+            Code.GATHER: f"{outputs} = gather {inputs}",
+            Code.SCATTER: f"scatter {inputs}",
+            Code.STACK: f"{outputs} = stack {inputs}",
+            Code.UNSTACK: f"unstack {inputs}",
+            Code.NEW: f"{outputs} = new array {inputs}",
         }[each.code]
 
     def _register_names(self, registers: tuple[int, ...]) -> str:

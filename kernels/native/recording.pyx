@@ -1,9 +1,9 @@
-"""Recording of a run's steps: the works that the kernels of a program leave for the arrays of this run.
+"""Recording of a run's steps: the works left by the kernels of a program for the arrays of this run.
 
-A kernel that is called with ``Table.at_once`` 0 makes room for its results and leaves the rest as a Work, a function
+A kernel called with ``Table.at_once`` 0 makes room for its results and leaves the rest as a Work, a function
 over plain memory. So each operation of a program is called once, on arrays with fixed addresses for the whole run,
-and its work is a step: to be done again in each iteration, on the elements of the arrays by then. Elements without
-dimensions that change have a cell, an array for kernels. Values that do not change are computed while recording.
+and its work is a step: to be done again in each iteration, on the elements of the arrays by then. Changing elements
+without dimensions have a cell, an array for kernels. Constant values are computed while recording.
 
 See docs/design/0025-native-loops.md.
 """
@@ -29,11 +29,12 @@ from tagloom.kernels.cpu.product_sum cimport ProductSum
 from tagloom.kernels.cpu.ufuncs cimport all_scalars, loop_in, run_arrays, run_scalars
 from tagloom.kernels.native.calls cimport leave_call, names_of_calls
 from tagloom.kernels.native.compiled cimport (
-    ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, UNLESS, CompiledProgram,
+    ADD_PRODUCT, COMPUTE, COUNT, JUMP, MOVE, NEST, PUSH, PUSH_AT, READ, READ_NESTED, UNLESS, CompiledProgram,
     Instruction,
 )
+from tagloom.kernels.native.element_access cimport record_access
 from tagloom.kernels.native.in_place cimport place_rows
-from tagloom.kernels.native.moving cimport make_home, record_move, straighten
+from tagloom.kernels.native.moving cimport copy_of_size, make_home, record_move, straighten
 from tagloom.kernels.native.run cimport (
     ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, LONG_STEP, WORK, WORK_TO,
     Refusal, Register, Run, Step, add_step, data_of, hide, is_element, new_cell, pass_guard, type_of,
@@ -44,7 +45,6 @@ from tagloom.kernels.native.parts cimport record_part
 from tagloom.kernels.native.sums cimport record_add
 from tagloom.kernels.native.tape cimport record_trace
 from tagloom.kernels.native.team cimport most_shares, share
-from tagloom.kernels.native.tensor_arrays cimport record_get, record_put
 from tagloom.kernels.scheduler.series cimport Series
 
 cnp.import_array()
@@ -54,7 +54,7 @@ cdef enum:
 
 
 cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
-    """Return a run of a program for its inputs, or for others like them; its `reason` is set if it cannot be recorded.
+    """Return a run of a program for its inputs, or for others like them; its `reason` is set if recording fails.
     """
     cdef Run run = Run(program)
     run.has_homes = for_others
@@ -63,7 +63,7 @@ cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
         run.trips = 0 if for_others else trips_of(run)  # the inputs of others are not there yet
         _record_all(run)
         place_rows(run)
-        program.called = names_of_calls(run)
+        program.called, program.traced = names_of_calls(run), tuple(run.traced)
     except Refusal as refusal:
         run.reason = str(refusal)
         return run
@@ -72,7 +72,7 @@ cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
 
 
 cdef int64_t trips_of(Run run) except -1:
-    """Return how often the outermost loop runs, about; 0 if that is not known."""
+    """Return how often the outermost loop runs, about; 0 if not known."""
     cdef int64_t first, limit, step
     if run.program.program.trips is None:
         return 0
@@ -85,8 +85,7 @@ cdef int64_t trips_of(Run run) except -1:
     return min(max(0, (limit - first + step - 1) // step), MOST_TRIPS)
 
 
-cdef int64_t _integer(Run run, int number) except? -1:
-    """Return the present element of a register."""
+cdef int64_t _integer(Run run, int number) except? -1:  # the present element of a register
     cdef Value element = scalar(0)
     memcpy(&element.bits, data_of(&run.registers[number]), type_of(run, number).size)
     return as_integer(element, type_of(run, number))
@@ -107,7 +106,9 @@ cdef int _open(Run run, const Value* inputs) except -1:
     hold(&run.held, &run.cells, object_value(<PyObject*>cells))
     run.execution.cells = <uint64_t*>cnp.PyArray_DATA(cells)
     for i in range(program.num_inputs):
-        if run.has_homes and (program.is_cluster or not is_series_or_sum(inputs[i])):
+        if run.has_homes and program.inputs[i] in program.program.sizes:
+            _bring_in(run, &run.registers[program.inputs[i]], copy_of_size(run, inputs[i]))
+        elif run.has_homes and (program.is_cluster or not is_series_or_sum(inputs[i])):
             make_home(run, program.inputs[i], inputs[i])
         else:
             _bring_in(run, &run.registers[program.inputs[i]], inputs[i])
@@ -123,7 +124,7 @@ cdef int _open(Run run, const Value* inputs) except -1:
 
 
 cdef int _bring_in(Run run, Register* register, Value value) except -1:
-    """Set a register to a value that stays the same."""
+    """Set a register to a constant value."""
     if value.form == EMPTY:
         raise Refusal("an input is no NumPy array")
     if value.form == OBJECT and not PyArray_CheckExact(array_in(value)):
@@ -139,7 +140,7 @@ cdef int _bring_in(Run run, Register* register, Value value) except -1:
 
 
 cdef int _record_all(Run run) except -1:
-    """Record the instructions one after the other, then point the jumps at steps."""
+    """Record the instructions in order, then point the jumps at steps."""
     cdef CompiledProgram program = run.program
     cdef int* first = <int*>run.arena.take(program.num_instructions + 1, sizeof(int))
     cdef Value* inputs = <Value*>run.arena.take(program.table.most_inputs, sizeof(Value))
@@ -154,7 +155,7 @@ cdef int _record_all(Run run) except -1:
             _compute(run, each, inputs, outputs)
         elif each.code == MOVE:
             record_move(run, each)
-        elif each.code == PUSH:
+        elif each.code == PUSH or each.code == PUSH_AT:
             record_push(run, each)
         elif each.code == READ or each.code == READ_NESTED:
             record_read(run, each)
@@ -162,13 +163,9 @@ cdef int _record_all(Run run) except -1:
             record_nest(run, each)
         elif each.code == ADD_PRODUCT:
             record_add(run, each)
-        elif each.code == GET:
-            record_get(run, each)
-        elif each.code == PUT:
-            record_put(run, each)
         elif each.code == COUNT:
             add_step(run, ADD_ONE).operands[0] = run.registers[each.outputs[0]].cell
-        else:
+        elif not record_access(run, each):
             _jump(run, each, i)
         for k in range(start, run.num_steps):
             run.steps[k].instruction = i
@@ -218,9 +215,8 @@ cdef char* _element(Run run, int number) except NULL:
 
 
 cdef int _compute(Run run, Instruction* each, Value* inputs, Value* outputs) except -1:
-    """Record an operation, or compute it now if all iterations have the same result."""
-    cdef bint known = True
-    cdef bint elements = True
+    """Record an operation, or compute its result now if all iterations have the same result."""
+    cdef bint known = True, elements = True
     cdef Register* register
     cdef int k
     for k in range(each.num_inputs):
@@ -288,7 +284,7 @@ cdef int _compute_element(Run run, Instruction* each, bint known) except -1:
 
 
 cdef int _compute_arrays(Run run, Instruction* each, Value* inputs, Value* outputs, bint known) except -1:
-    """Call the kernel of an operation and record the work that it leaves, or do the work now."""
+    """Call the kernel of an operation and record the work left by the kernel, or do the work now."""
     cdef Node* node = each.node
     cdef Work work
     cdef int k
@@ -317,7 +313,7 @@ cdef int _compute_arrays(Run run, Instruction* each, Value* inputs, Value* outpu
 
 
 cdef bint _prepare(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work, bint known) except -1:
-    """Call the C kernel of an operation; return False, without outputs, if it leaves no work that can be repeated."""
+    """Call the C kernel of an operation; return False, without outputs, if there is no repeatable work."""
     cdef int k
     if each.node.native == NULL and each.node.loop == NULL:
         return False
@@ -344,7 +340,7 @@ cdef Value _as_input(Run run, int number) except *:
 
 
 cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
-    """Box the unboxed inputs of a kernel that treats all elements alike; return False if there are none."""
+    """Box the unboxed inputs of a kernel, except inputs read by the kernel itself; return False if there are none."""
     cdef bint any_boxed = False
     cdef Value boxed
     cdef char* cell
@@ -363,7 +359,7 @@ cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
 
 
 cdef int _call(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work) except -1:
-    """Call the kernel of an operation. It may overwrite inputs that no other instruction reads any more."""
+    """Call the kernel of an operation. The kernel may overwrite inputs which no other instruction reads any more."""
     cdef bint raises = each.node.loop_raises
     cdef int prepared = 0
     cdef int k
@@ -388,7 +384,7 @@ cdef int _call(Run run, Instruction* each, Value* inputs, Value* outputs, Work* 
 
 
 cdef bint _may_be_overwritten(Run run, const Instruction* each, int k) noexcept:
-    """Return True if a result may overwrite an input: it changes, and this is its last and only read."""
+    """Return True if a result may overwrite an input: the input changes, and this is its last and only read."""
     cdef int i
     cdef const Register* register = &run.registers[each.inputs[k]]
     if not each.last[k] or register.is_known or register.is_row:
@@ -455,7 +451,7 @@ cdef int _take_element(Run run, int number) except -1:
 
 
 cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value* outputs, Work* work) except -1:
-    """Record the work that a kernel has left as a step; long work is shared, or left to the step machine."""
+    """Record the work left by a kernel as a step; long work is shared, or left to the step machine."""
     cdef Register* first = &run.registers[each.outputs[0]]
     cdef bint unboxed = first.value.form == EMPTY
     cdef int k
@@ -490,7 +486,7 @@ cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value
 
 
 cdef int _retire(Run run, Register* register) except -1:
-    """Empty a register that nothing reads any more; its memory stays, since the steps use it."""
+    """Empty a register after its last read; its memory stays, since the steps use it."""
     if register.value.form != OBJECT or register.is_known or register.is_home:
         return 0
     if Py_REFCNT(array_in(register.value)) == 1:

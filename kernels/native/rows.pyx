@@ -1,4 +1,4 @@
-"""Access to rows of arrays by numbers that change, as steps of a run; a number out of range declines."""
+"""Access to rows of arrays by changing numbers, as steps of a run; a number out of range declines."""
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
@@ -32,19 +32,19 @@ ctypedef void (*Compute)(const void*, int, int) noexcept nogil
 
 
 cdef int append_take(Run run, table, list numbers, target) except -1:
-    """Append a copy of rows of an array, by numbers that change; the program gives up where one is out of range."""
+    """Append a copy of rows of an array, by changing numbers; the program gives up where a number is out of range."""
     return _append(run, _copy_rows, _describe(run, table, numbers, target), [table, *numbers], [target])
 
 
 cdef int append_put(Run run, table, list numbers, source, Loop loop, void* data) except -1:
-    """Append a copy to rows of an array, or an inner loop that joins rows with them, one after the other."""
+    """Append a copy to rows of an array, or an update of these rows by an inner loop, row after row."""
     cdef Rows* rows = _describe(run, table, numbers, source)
     rows.is_put, rows.loop, rows.data = True, loop, data
     return _append(run, _copy_rows if loop == NULL else _join_rows, rows, [source, *numbers], [table])
 
 
 cdef int append_check(Run run, numbers, count) except -1:
-    """Append a check that numbers are in [0, count); the program gives up where one is not."""
+    """Append a check of numbers to be in [0, count); the program gives up where a number is not."""
     cdef Rows* rows = <Rows*>run.arena.take(1, sizeof(Rows))
     rows.count, rows.rank, rows.dims[0], rows.is_signed = numbers.size, 1, count, False
     rows.numbers[0] = <const int64_t*>data_in(numbers)
@@ -75,7 +75,7 @@ cdef int _append(Run run, Compute compute, Rows* rows, list inputs, list outputs
 
 
 cdef inline npy_intp _find_row(const Rows* rows, npy_intp i) noexcept nogil:
-    """Return the place of the row that is accessed as number `i`; -1 if there is no such row."""
+    """Return the place of the row accessed as number `i`; -1 if there is no such row."""
     cdef npy_intp at = 0
     cdef npy_intp number
     cdef int k
@@ -90,7 +90,7 @@ cdef inline npy_intp _find_row(const Rows* rows, npy_intp i) noexcept nogil:
 
 
 cdef void _copy_rows(const void* arguments, int part, int parts) noexcept nogil:
-    """Copy rows from the table, or to it, one after the other."""
+    """Copy rows from the table, or to the table, in order."""
     cdef const Rows* rows = <const Rows*>(<const uint64_t*>arguments)[0]
     cdef char* row
     cdef char* other
@@ -137,7 +137,7 @@ cdef struct Assumption:
 
 
 cdef int append_assumption(Run run, condition, bint value) except -1:
-    """Append a check that a bool has a value; the program gives up where it has the other."""
+    """Append a check of a bool; the program gives up where the bool differs from `value`."""
     cdef Assumption* assumption = <Assumption*>run.arena.take(1, sizeof(Assumption))
     assumption.condition, assumption.value = data_in(condition), value
     return append_work(run, _check_assumption, assumption, [condition], [], MOVE)

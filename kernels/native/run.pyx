@@ -39,7 +39,7 @@ cdef class Run:
     """The steps of a run and their memory."""
 
     def __cinit__(self, CompiledProgram program):
-        self.program, self.arena, self.kept, self.opaque, self.calls = program, Arena(), [], [], []
+        self.program, self.arena, self.kept, self.opaque, self.calls, self.traced = program, Arena(), [], [], [], []
         self.written, self.writers, self.shapes, self.read, self.readers = [], [], [], [], []
         self.sums, self.sum_states, self.tensor_arrays, self.loops, self.nests = [], [], {}, {}, []
         self.rows = Arena()
@@ -69,7 +69,7 @@ cdef Step* add_step(Run run, int code) except NULL:
 
 
 cdef int hide(Run run, ArrayObject* array) except -1:
-    """Note that the work of the last step accesses the memory of an array."""
+    """Note the access of the last step's work to the memory of an array."""
     cdef char* low
     cdef char* high
     cdef npy_intp reach
@@ -85,7 +85,7 @@ cdef int hide(Run run, ArrayObject* array) except -1:
 
 
 cdef size_t checked(size_t size) except? 0:
-    """Return the bytes that a step copies; refuse many, because without copies the step machine is faster."""
+    """Return the bytes copied by a step; refuse many, because without copies the step machine is faster."""
     if size > MOST_BYTES:
         raise Refusal("large arrays are copied in each iteration")
     return size
@@ -184,7 +184,7 @@ cdef inline void _walk(Execution* x) noexcept nogil:
 
 
 cdef Verdict push_row(const Step* step) noexcept nogil:
-    """Write a row, or set the address at which it will be written, once there is room; return NO for an invalid slot.
+    """Write a row, or set the address for its later write, once there is room; return NO for an invalid slot.
     """
     cdef Writer* writer = <Writer*>step.operands[0]
     cdef int64_t index = (<const int64_t*>step.operands[2])[0]
@@ -208,13 +208,13 @@ cdef Verdict push_row(const Step* step) noexcept nogil:
 
 
 cdef inline int _chosen(const Step* step) noexcept nogil:
-    """Return the number of the target that a bool (count = 1) or an int32 chooses; the last where there is none."""
+    """Return the number of the target chosen by a bool (count = 1) or an int32; the last for a choice out of range."""
     cdef int64_t chosen = step.operands[0][0] if step.count == 1 else (<const int32_t*>step.operands[0])[0]
     return <int>chosen if 0 <= chosen < step.num_targets else step.num_targets - 1
 
 
 cdef Verdict pass_guard(const Step* step) noexcept nogil:
-    """Return NO if one of the integers of a guard is zero, or negative."""
+    """Return NO if any divisor of a guard is zero, or any exponent negative."""
     cdef npy_intp i
     cdef bint divisor = step.code == GUARD_DIVISOR
     cdef npy_intp size = step.strides[0]

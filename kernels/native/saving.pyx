@@ -1,4 +1,4 @@
-"""Series that a run of a native program writes and reads: values saved by a loop for its gradient.
+"""Series written and read by a run of a native program: values saved by a loop for its gradient.
 
 Rows are written to blocks of the series. Room for blocks is made under the interpreter lock: before a loop with a known
 number of iterations, else as the blocks fill. Rows are read in place. A value read for the last time is released when
@@ -7,7 +7,7 @@ the run is over, because until then the run may give up.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 from numpy cimport import_array, npy_intp
 
 from tagloom.kernels.core.arena cimport Arena
@@ -17,7 +17,7 @@ from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
     integer_at, is_plain, new_array, product, read_sizes, same_shape,
 )
-from tagloom.kernels.native.compiled cimport READ_NESTED, Instruction
+from tagloom.kernels.native.compiled cimport PUSH_AT, READ_NESTED, Instruction
 from tagloom.kernels.native.run cimport (
     CALL, NO, PUSH_ROW, READ_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of,
     is_element, most_value_bytes,
@@ -35,7 +35,7 @@ cdef enum:
 
 
 cdef int record_push(Run run, const Instruction* each) except -1:
-    """Record that a value is written to a series, which is made."""
+    """Record the write of a value to a series, which is made."""
     cdef Register* made = &run.registers[each.outputs[0]]
     cdef Register* source = &run.registers[each.inputs[0]]
     cdef Writer* writer = <Writer*>run.arena.take(1, sizeof(Writer))
@@ -53,8 +53,23 @@ cdef int record_push(Run run, const Instruction* each) except -1:
     step.operands[0], step.operands[1] = <char*>writer, data_of(source)
     step.operands[2], step.count = data_of(&run.registers[each.inputs[1]]), checked(_row_bytes(run, each.inputs[0]))
     step.strides[1], step.strides[2] = step.count, sizeof(int64_t)
+    if each.code == PUSH_AT:
+        step.code, step.act = CALL, _push_at
+        step.operands[3], step.strides[3] = data_of(&run.registers[each.inputs[2]]), sizeof(int64_t)
+        step.strides[2] = type_of(run, each.inputs[1]).itemsize
     _add_blocks(run, len(run.written) - 1, run.trips)
     return 0
+
+
+cdef Verdict _push_at(const Step* step) noexcept nogil:
+    """Write a row to the slot numbered by the sum of two integers, of which the first is at least 0."""
+    cdef Step push = step[0]
+    cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
+    if index < 0:
+        return NO
+    index += (<const int64_t*>step.operands[3])[0]
+    push.operands[2] = <char*>&index
+    return push_row(&push)
 
 
 cdef inline bint _is_row(ArrayObject* array) noexcept:
@@ -73,7 +88,7 @@ cdef size_t _row_bytes(Run run, int number) noexcept:
 
 
 cdef int _add_blocks(Run run, int i, int64_t wanted) except -1:
-    """Make room for `wanted` further slots of a series, or for some if it is 0."""
+    """Make room for `wanted` further slots of a series, or for some if `wanted` is 0."""
     cdef Series series = run.written[i]
     cdef Writer* writer = <Writer*><uint64_t>run.writers[i]
     cdef int number = run.shapes[i][0]
@@ -102,7 +117,7 @@ cdef int _add_blocks(Run run, int i, int64_t wanted) except -1:
 
 
 cdef int make_room(Run run) except -1:
-    """Make room in all series that are full, or soon will be."""
+    """Make room in all series already full, or soon to be."""
     cdef Series series
     cdef Writer* writer
     cdef int64_t full = 0
@@ -122,7 +137,7 @@ cdef int make_room(Run run) except -1:
 
 
 cdef int close_series(Run run) except -1:
-    """Close the blocks of the series that a run has written."""
+    """Close the blocks of the series written by a run."""
     cdef Series series
     for series in run.written:
         series.close_blocks()
@@ -133,7 +148,7 @@ cdef int close_series(Run run) except -1:
 
 
 cdef int record_read(Run run, const Instruction* each) except -1:
-    """Record that a slot of a series is read."""
+    """Record the read of a slot of a series."""
     cdef Register* made = &run.registers[each.outputs[0]]
     cdef bint is_nested = each.code == READ_NESTED
     cdef int index = each.inputs[1 + is_nested]
@@ -149,6 +164,51 @@ cdef int record_read(Run run, const Instruction* each) except -1:
     step.operands[2] = data_of(&run.registers[index])
     step.strides[2], step.count = type_of(run, index).itemsize, checked(_row_bytes(run, each.outputs[0]))
     step.strides[1] = step.count
+    if each.outputs[0] in run.program.program.sizes:
+        made.is_known = _see_size(run, reader)
+    return 0
+
+
+# Rows that are sizes
+
+
+cdef bint _see_size(Run run, const Reader* reader) except -1:
+    """Bring a row into its register, and return True, if all slots of the reader have the same value.
+
+    So a shape that a loop has saved in each iteration determines the memory of this run. The step that reads the row
+    stays: it writes the same bytes again.
+    """
+    cdef const char* row = _only_row(run, reader)
+    if row == NULL:
+        return False
+    memcpy(data_of(&run.registers[reader.row]), row, _row_bytes(run, reader.row))
+    return True
+
+
+cdef const char* _only_row(Run run, const Reader* reader) except? NULL:
+    """Return the address of a row that is equal to all others, or NULL if there is none."""
+    cdef size_t size = _row_bytes(run, reader.row)
+    cdef const char* first = NULL
+    cdef int64_t i
+    for i in range(reader.count):
+        if reader.rows[i] == NULL:
+            if reader.gives_zeros:
+                return NULL
+        elif first == NULL:
+            first = reader.rows[i]
+        elif memcmp(first, reader.rows[i], size) != 0:
+            return NULL
+    return first
+
+
+cdef int _check_size(Run run, const Reader* reader) except -1:
+    """Refuse other values of a row that was known when the run was recorded."""
+    cdef const char* row
+    if not run.registers[reader.row].is_known:
+        return 0
+    row = _only_row(run, reader)
+    if row == NULL or memcmp(data_of(&run.registers[reader.row]), row, _row_bytes(run, reader.row)) != 0:
+        raise Refusal("saved sizes differ")
     return 0
 
 
@@ -193,7 +253,7 @@ cdef Verdict _read_nested(const Step* step) noexcept nogil:
 
 
 cdef Reader* _open_reader(Run run, Series series, const Instruction* each) except NULL:
-    """Find the addresses of all slots, and make room for the row that is read."""
+    """Find the addresses of all slots, and make room for the row to read."""
     cdef Reader* reader = <Reader*>run.arena.take(1, sizeof(Reader))
     cdef Register* made = &run.registers[each.outputs[0]]
     cdef const Type* type = type_of(run, each.outputs[0])
@@ -221,7 +281,7 @@ cdef int _find_slots(Run run, Series series, Reader* reader) except -1:
 
 
 cdef int _find_parts(Run run, Series series, const Type* type, Register* made, Reader* reader) except -1:
-    """Note where the rows lie of all series in the slots of one."""
+    """Note the addresses of the rows of all series in the slots of a series."""
     cdef list parts = []
     cdef Series part
     cdef int64_t i
@@ -264,7 +324,7 @@ cdef int _find_all(Run run, Series series, const Type* type, Register* made, con
 
 
 cdef int _see_row(Run run, Series series, const Type* type, Register* made) except -1:
-    """Make room for a row of the blocks of a series; if there is some, it must be like the rows."""
+    """Make room for a row of the blocks of a series; if there is room already, its type and shape must be equal."""
     cdef ArrayObject* array
     cdef int rank
     if series.row.number != type.number and series.num_blocks:
@@ -364,7 +424,7 @@ cdef const char* _find_slot(Run run, Value* slot, const Type* slot_type, const T
 
 
 cdef int release_rows(Run run) except -1:
-    """Release the slots that were read for the last time."""
+    """Release the slots after their last read."""
     cdef Reader* reader
     cdef int64_t i
     cdef int k
@@ -394,7 +454,7 @@ cdef bint may_see_others(Run run) except -1:
 
 
 cdef int see_series(Run run) except -1:
-    """Make the series that a run writes, and find the rows of the series in its registers."""
+    """Make the series written by a run, and find the rows of the series in its registers."""
     cdef Writer* writer
     cdef Reader* reader
     cdef Series series
@@ -411,12 +471,13 @@ cdef int see_series(Run run) except -1:
         reader = <Reader*><uint64_t>run.readers[k]
         series = _series_in(run, reader.series)
         _find_slots(run, series, reader)
+        _check_size(run, reader)
         run.read[k] = series, 0
     return 0
 
 
 cdef int forget_series(Run run) except -1:
-    """Drop the series of a run that is over, except in registers of inputs."""
+    """Drop the series of a finished run, except in registers of inputs."""
     cdef int k
     for k in range(len(run.written)):
         drop(&run.held, &run.registers[(<Writer*><uint64_t>run.writers[k]).series].value)

@@ -1,4 +1,4 @@
-"""Memory that the steps of a run access, and the places of its addresses."""
+"""Memory accessed by the steps of a run, and the places of its addresses."""
 
 from tagloom.kernels.native.run cimport Run, Step
 

@@ -1,4 +1,4 @@
-"""Accesses of a run's steps to memory, and the variables that hold the addresses.
+"""Accesses of a run's steps to memory, and the variables with the addresses.
 
 A Sight is the access of a step to a range of memory. If the variable with the address is known for every access to a
 range, all these steps can be redirected to other memory by writing another address there: see in_place.pyx and
@@ -26,7 +26,7 @@ from tagloom.kernels.native.run cimport (
 )
 from tagloom.kernels.native.sums cimport are_gathered
 from tagloom.kernels.native.team cimport shared_in
-from tagloom.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW, transfer_in
+from tagloom.kernels.native.element_access cimport FROM_ROW, TO_ROW, transfer_in
 
 import_array()
 
@@ -71,7 +71,8 @@ cdef inline Seen _all_of(char* address, size_t size, bint writes) noexcept:
 
 
 cdef int see_all(Run run, Sights* sights) except -1:
-    """Note the accesses of all steps, and those of the run itself to its outputs, which its end reads and moves."""
+    """Note the accesses of all steps, and the accesses of the run itself to its outputs, which its end reads and moves.
+    """
     cdef Register* register
     cdef ArrayObject* array
     cdef int i
@@ -103,7 +104,7 @@ cdef int _see_step(Run run, int i, Sights* sights) except -1:
 
 
 cdef int _see_row(Run run, int i, Sights* sights) except -1:
-    """Note the accesses of a step that copies rows, or calls a function.
+    """Note the accesses of a step with copies of rows, or a call of a function.
 
     The place of the row itself is found when the step runs, so there is no access to note. The strides of such a step
     are the sizes of its operands in bytes. The operands of an unknown function have to stay where they are.
@@ -120,7 +121,7 @@ cdef int _see_row(Run run, int i, Sights* sights) except -1:
 
 
 cdef int _see_loop(Run run, int i, Sights* sights) except -1:
-    """Note the accesses of an inner loop to its operands; the last one is the result. Strides may be negative."""
+    """Note the accesses of an inner loop to its operands; the last operand is the result. Strides may be negative."""
     cdef const Step* step = &run.steps[i]
     cdef npy_intp first, last
     cdef int count = MOST_OPERANDS
@@ -143,7 +144,7 @@ cdef int _see_work(Run run, int i, Sights* sights) except -1:
     """Note the accesses of a work.
 
     Products, fused operations, concatenations and reductions describe their accesses. For another work every array
-    among its inputs and outputs was noted in `run.opaque` when it was recorded, and has to stay where it is.
+    among its inputs and outputs was noted in `run.opaque` at recording, and has to stay in its place.
     """
     cdef Seen seen[MOST_SEEN]
     cdef Compute compute = run.steps[i].compute
@@ -180,10 +181,10 @@ cdef int _see_small_product(Run run, int i, const Product* p, Sights* sights) ex
 
 
 cdef bint is_made_before(Run run, int i, const Sights* sights, char* low, size_t size) noexcept:
-    """Return True if one step computes all bytes of some memory for step `i`, so that both can use other memory.
+    """Return True if a single step computes all bytes of some memory for step `i`, so that both can use other memory.
 
-    That is so if this step, the maker, is the only writer; every access can be redirected, and is between the maker and
-    step `i`; and whenever the maker runs, the steps up to `i` follow.
+    The conditions: this step, the maker, is the only writer; every access can be redirected, and is between the maker
+    and step `i`; and whenever the maker runs, the steps up to `i` follow.
     """
     cdef char* high = low + size
     cdef const Sight* sight

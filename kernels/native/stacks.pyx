@@ -31,7 +31,7 @@ cdef struct Stack:  # a generalised ufunc over stacks of matrices
 
 cdef int append_stack(
         Run run, Loop loop, void* data, list ranks, list sizes, list inputs, list outputs, bint checks) except -1:
-    """Append a generalised ufunc; with `checks` the program gives up where it reports an error."""
+    """Append a generalised ufunc; with `checks` the program gives up where the ufunc reports an error."""
     cdef list arrays = inputs + outputs
     cdef Stack* stack = <Stack*>run.arena.take(1, sizeof(Stack))
     cdef int at = len(arrays)
@@ -56,7 +56,7 @@ cdef int append_stack(
 
 
 cdef void _apply_to_stack(const void* arguments, int part, int parts) noexcept nogil:
-    """Apply a generalised ufunc to one matrix after the other; an error declines."""
+    """Apply a generalised ufunc to the matrices in order; an error declines."""
     cdef const Stack* stack = <const Stack*>(<const uint64_t*>arguments)[0]
     cdef Walk walk = stack.outer
     cdef npy_intp place[MOST_DIMS]

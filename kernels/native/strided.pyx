@@ -27,7 +27,7 @@ cdef struct Gather:  # elements at places of an array, counted from 1; 0 stands 
 
 cdef int append_loop(
         Run run, Loop loop, void* data, list inputs, list outputs, int pace, bint keeps_pointers=True) except -1:
-    """Append an inner loop: one call for arrays whose elements lie in order, else a walk over the dimensions.
+    """Append an inner loop: a single call for arrays whose elements lie in order, else a walk over the dimensions.
 
     A walk copies the pointers, which loops of other packages than NumPy change.
     """
@@ -40,7 +40,7 @@ cdef int append_loop(
 
 
 cdef int _append_call(Run run, Loop loop, void* data, list arrays, int pace) except -1:
-    """Append one call of an inner loop; the last array is the result."""
+    """Append a single call of an inner loop; the last array is the result."""
     cdef Step* step = add_step(run, APPLY)
     cdef int k
     run.kept += arrays
@@ -53,7 +53,7 @@ cdef int _append_call(Run run, Loop loop, void* data, list arrays, int pace) exc
 
 
 cdef bint _are_flat(list arrays):
-    """Return True if the elements of all arrays lie in order, or are one element."""
+    """Return True if the elements of all arrays lie in order, or are a single element."""
     return all([a.flags.c_contiguous or not any(a.strides) for a in arrays])
 
 
@@ -67,7 +67,7 @@ cdef int _append_walk(
 
 
 cdef int append_copy(Run run, source, target) except -1:
-    """Append a copy of elements of one dtype and shape."""
+    """Append a copy of elements, of the same dtype and shape."""
     return append_loop(run, _copy_elements, <void*><npy_intp>target.dtype.itemsize, [source], [target], MOVE)
 
 
@@ -95,7 +95,7 @@ cdef int append_gather(Run run, source, places, target) except -1:
 cdef int append_work(
         Run run, void (*compute)(const void*, int, int) noexcept nogil, void* state, list inputs, list outputs,
         double cost) except -1:
-    """Append a step that computes by a function of its state, which the first argument points to."""
+    """Append a call of a function of its state; the first argument points to the state."""
     cdef Work work
     cdef Step* step = add_step(run, WORK)
     cdef uint64_t* arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
@@ -118,9 +118,9 @@ cdef int count_cost(Run run, double cost) noexcept:
 
 
 cdef int set_dimensions(Walk* walk, list arrays, bint keeps_last=False) except -1:
-    """Set the arrays, dimensions and strides; dimensions along which all arrays go on in the same way become one.
+    """Set the arrays, dimensions and strides; dimensions along which all arrays go on in the same way are merged.
 
-    With `keeps_last` the last one stays by itself: each call of the loop is for its elements.
+    With `keeps_last` the last dimension stays by itself: each call of the loop is for its elements.
     """
     cdef int last = arrays[0].ndim - 1
     cdef int d, k
@@ -139,7 +139,7 @@ cdef int set_dimensions(Walk* walk, list arrays, bint keeps_last=False) except -
 
 
 cdef int _add_dimension(Walk* walk, list arrays, int d, bint may_join) except -1:
-    """Add a dimension, or make the last one longer by it if all arrays go on there."""
+    """Add a dimension, or merge it with the last if all arrays go on there."""
     cdef npy_intp dim = arrays[0].shape[d]
     cdef int k
     if walk.rank and may_join and all([
@@ -154,7 +154,7 @@ cdef int _add_dimension(Walk* walk, list arrays, int d, bint may_join) except -1
 
 
 cdef bint advance(Walk* walk, npy_intp* place, int rank) noexcept nogil:
-    """Move the pointers to the next place in the first dimensions; return False after the last one."""
+    """Move the pointers to the next place in the first dimensions; return False after the last place."""
     cdef int d = rank - 1
     cdef int i
     while d >= 0:
@@ -190,7 +190,7 @@ cdef void _walk(const void* arguments, int part, int parts) noexcept nogil:
 
 
 cdef void _copy_elements(char** pointers, const npy_intp* count, const npy_intp* strides, void* data) noexcept nogil:
-    """Copy elements of `data` bytes: an inner loop of one operand."""
+    """Copy elements of `data` bytes: an inner loop of a single operand."""
     cdef npy_intp size = <npy_intp>data
     cdef const char* source = pointers[0]
     cdef char* target = pointers[1]

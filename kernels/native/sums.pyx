@@ -1,7 +1,7 @@
-"""Sums of products that a run of a native program adds to, of which many are multiplied at once.
+"""Sums of products computed by a run of a native program, which multiplies many products at once.
 
-Rows are gathered and multiplied by the same rule as outside of a program, so that the sums are the same to the last
-bit; see ``kernels/cpu/product_sum.pyx``. The sum of a run is its own until the run is over.
+Rows are gathered and multiplied by the same rule as outside of a program, so that sums are equal to the last bit;
+see ``kernels/cpu/product_sum.pyx``. The sum of a run is its own until the run is over.
 """
 
 from cpython.object cimport PyObject
@@ -80,14 +80,14 @@ cdef int record_add(Run run, const Instruction* each) except -1:
 
 
 cdef ProductSum copy_of_sum(ProductSum sum):
-    """Return a new sum with a copy of the total of another one, which has no gathered rows."""
+    """Return a new sum with a copy of the total of another sum, which has no gathered rows."""
     made = ProductSum(PyArray_NewCopy(<ndarray>sum.total, NPY_CORDER))
     made.owned = True
     return made
 
 
 cdef int _record_product(Run run, ArrayObject* a, ArrayObject* b, ArrayObject* total) except -1:
-    """Record that a product of a few elements is added where the total stands."""
+    """Record the addition of a product of a few elements to the total, in place."""
     cdef Work work
     cdef Step* step
     work.kept, work.compute = NULL, NULL
@@ -101,7 +101,7 @@ cdef int _record_product(Run run, ArrayObject* a, ArrayObject* b, ArrayObject* t
 
 
 cdef object _rows(Run run, int64_t rows, int number):
-    """Return a matrix with room for `rows` rows like those of a register."""
+    """Return a matrix with room for `rows` rows like the rows of a register."""
     cdef npy_intp dims[2]
     cdef Value made = empty()
     dims[0], dims[1] = rows, PyArray_DIM(array_in(run.registers[number].value), 1)
@@ -133,13 +133,13 @@ cdef Verdict _add(const Step* step) noexcept nogil:
 
 
 cdef void point_to_next(const Step* step) noexcept nogil:
-    """Set the address of the rows that are added next to the end of the gathered rows."""
+    """Set the address of the next rows to the end of the gathered rows."""
     cdef Sum* sum = <Sum*>step.operands[0]
     point_to(step, sum.second + sum.rows * (step.strides[2] // step.count))
 
 
 cdef void change_factors(Step* step) noexcept:
-    """Exchange the factors, so that the rows of the other one may be computed in place."""
+    """Exchange the factors, so that the rows of the other factor may be computed in place."""
     cdef Sum* sum = <Sum*>step.operands[0]
     sum.first, sum.second = sum.second, sum.first
     step.operands[1], step.operands[2] = step.operands[2], step.operands[1]
@@ -147,7 +147,7 @@ cdef void change_factors(Step* step) noexcept:
 
 
 cdef bint are_gathered(const Step* step) noexcept nogil:
-    """Return True if the rows that a step adds are always copied first: larger numbers of rows are multiplied in place.
+    """Return True if the rows added by a step are always copied first: larger numbers of rows are multiplied in place.
     """
     return 2 * step.count <= (<const Sum*>step.operands[0]).most
 
@@ -164,7 +164,7 @@ cdef inline void _multiply(Sum* sum, ArrayObject* a, ArrayObject* b, int64_t row
 
 
 cdef int close_sums(Run run) except -1:
-    """Note the gathered rows in the sums, now that the run is over."""
+    """Note the gathered rows in the sums, at the end of the run."""
     cdef ProductSum made
     cdef int k
     for k in range(len(run.sums)):
@@ -189,7 +189,7 @@ cdef bint may_add_to_others(Run run) except -1:
 
 
 cdef bint fits_sum(Run run, int number, ProductSum given) except -1:
-    """Return True if a sum is like that of a run in a register."""
+    """Return True if a sum is like the sum of a run in a register."""
     cdef ProductSum own = sum_in(run.registers[number].value)
     cdef ArrayObject* total = <ArrayObject*><void*>given.total
     if own is None or given.rows or not is_plain(total):

@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from tagloom.kernels.native.tracing.interface import Untraceable
-from tagloom.kernels.native.tracing.kernel import trace_kernel
+from tagloom.kernels.native.tracing.kernel import describe_failure, trace_kernel
 
 from tagloom.kernels.core.convert cimport box
 from tagloom.kernels.core.cost cimport Py_CLEAR
@@ -48,7 +48,7 @@ cdef class RunTape:
         del self.run.opaque[opaque:], self.run.kept[kept:]
 
     def assume(self, condition, bint value):
-        """Append a check that a bool has a value; the program gives up where it has the other."""
+        """Append a check of a bool; the program gives up where the bool differs from `value`."""
         append_assumption(self.run, condition, value)
 
     def start_draws(self, key, counter):
@@ -56,7 +56,7 @@ cdef class RunTape:
         return <size_t>append_start(self.run, key, counter)
 
     def draw(self, size_t state, str kind, list parameters, output):
-        """Append draws that fill an array."""
+        """Append draws to fill an array."""
         append_draw(self.run, <Philox*>state, kind, parameters, output)
 
     def sort_rows(self, array, bint is_stable):
@@ -64,11 +64,11 @@ cdef class RunTape:
         append_sort(self.run, array, is_stable)
 
     def order_rows(self, source, places, bint is_stable):
-        """Append the positions that sort elements along the last axis; both arrays are in order."""
+        """Append an argsort of elements along the last axis; both arrays are in order."""
         append_order(self.run, source, places, is_stable)
 
     def apply_ufunc(self, ufunc, list inputs, list outputs):
-        """Append the inner loop of a ufunc for the dtypes of arrays that all have one shape."""
+        """Append the inner loop of a ufunc for the dtypes of arrays of equal shapes."""
         cdef void* data = NULL
         cdef Loop loop = _find_loop(ufunc, inputs + outputs, &data)
         append_loop(
@@ -83,7 +83,7 @@ cdef class RunTape:
         self._own("Cast", [source], target)
 
     def copy_elements(self, source, target):
-        """Append a copy of elements of one dtype and shape."""
+        """Append a copy of elements, of the same dtype and shape."""
         append_copy(self.run, source, target)
 
     def gather_elements(self, source, places, target):
@@ -91,21 +91,22 @@ cdef class RunTape:
         append_gather(self.run, source, places, target)
 
     def take_rows(self, table, list numbers, target):
-        """Append a copy of rows of an array, by numbers that change; the program gives up where one is out of range."""
+        """Append a copy of rows of an array, by changing numbers; the program gives up where a number is out of range.
+        """
         append_take(self.run, table, numbers, target)
 
     def put_rows(self, table, list numbers, source, ufunc=None):
-        """Append a copy to rows of an array, or a ufunc that joins rows with them, one after the other."""
+        """Append a copy to rows of an array, or an update of these rows by a ufunc, row after row."""
         cdef void* data = NULL
         cdef Loop loop = NULL if ufunc is None else _find_loop(ufunc, 3 * [table], &data)
         append_put(self.run, table, numbers, source, loop, data)
 
     def check_rows(self, numbers, count):
-        """Append a check that numbers are in [0, count); the program gives up where one is not."""
+        """Append a check of numbers to be in [0, count); the program gives up where a number is not."""
         append_check(self.run, numbers, count)
 
     def apply_gufunc(self, ufunc, list ranks, list sizes, list arrays, bint checks):
-        """Append a generalised ufunc; with `checks` the program gives up where it reports an error."""
+        """Append a generalised ufunc; with `checks` the program gives up where the ufunc reports an error."""
         cdef void* data = NULL
         cdef Loop loop = _find_loop(ufunc, arrays, &data)
         append_stack(self.run, loop, data, ranks, sizes, arrays[:ufunc.nin], arrays[ufunc.nin:], checks)
@@ -117,7 +118,7 @@ cdef class RunTape:
         append_scan(self.run, loop, data, source, target)
 
     def operate(self, str type, dict attrs, list inputs, dtype):
-        """Append the work of the C kernel of an operation with one output; return the output."""
+        """Append the work of the C kernel of an operation with a single output; return the output."""
         cdef Work work
         cdef Value value
         cdef Value* given = <Value*>self.run.arena.take(len(inputs), sizeof(Value))
@@ -136,7 +137,7 @@ cdef class RunTape:
             drop(&self.run.held, &value)
 
     cdef object _keep(self, Work* work, list inputs, Value value, dtype):
-        """Append the work of a kernel, and return the array of its result: an unboxed one gets memory."""
+        """Append the work of a kernel, and return the array of its result: an unboxed result gets memory."""
         cdef Step* step
         cdef uint64_t* arguments = <uint64_t*>self.run.arena.take(1, sizeof(work.arguments))
         memcpy(arguments, work.arguments, sizeof(work.arguments))
@@ -157,7 +158,7 @@ cdef class RunTape:
         return made
 
     cdef int _own(self, str type, list inputs, output) except -1:
-        """Append one of our own loops."""
+        """Append a loop of our own."""
         cdef void* data = NULL
         cdef Loop loop = find_own_loop(type, [a.dtype for a in inputs], [output.dtype], &data, self.run.arena)
         if loop == NULL:
@@ -167,7 +168,7 @@ cdef class RunTape:
 
 
 cdef Table* _new_table(Run run, str type, dict attrs, list inputs, dtype) except NULL:
-    """Return a table with a single node, of an operation with one output."""
+    """Return a table with a single node, of an operation with a single output."""
     cdef Table* table = <Table*>run.arena.take(1, sizeof(Table))
     cdef Node* node = <Node*>run.arena.take(1, sizeof(Node))
     cdef int count = len(inputs)
@@ -199,12 +200,16 @@ cdef Loop _find_loop(ufunc, list arrays, void** data) except NULL:
 
 
 cdef bint record_trace(Run run, const Instruction* each, const Value* inputs, Value* outputs) except -1:
-    """Record the Python kernel of an operation as steps; return False, with nothing recorded, if some of it is no step.
+    """Record the Python kernel of an operation as steps; return False, with nothing recorded, if some part has no step.
     """
-    cdef object kernel = run.program.source_of(each).computation.kernel
+    cdef object computation = run.program.source_of(each).computation
+    cdef object kernel = computation.kernel
     cdef RunTape tape
     cdef int k
-    if kernel is None or not kernel.is_traceable:
+    if kernel is None:
+        return False
+    if not kernel.is_traceable:
+        run.program.untraced[computation.name] = "its kernel is of an outside package"
         return False
     given = [box(inputs[k], type_of(run, each.inputs[k])) for k in range(each.num_inputs)]
     changing = [not run.registers[each.inputs[k]].is_known for k in range(each.num_inputs)]
@@ -215,11 +220,15 @@ cdef bint record_trace(Run run, const Instruction* each, const Value* inputs, Va
             a.dtype == run.program.dtypes[run.program.register_types[each.outputs[k]]] for k, a in enumerate(results)])
     except MemoryError:  # the instance waits for room, and records anew
         raise
-    except Exception:  # an Untraceable, or an error that the step machine will raise from the kernel
+    except Exception as error:  # an Untraceable, or an error that the step machine will raise from the kernel
         is_as_declared = False
+        if computation.name not in run.program.untraced:
+            run.program.untraced[computation.name] = describe_failure(error)
     if not is_as_declared:
         tape.restart()
         return False
+    if any(changing):
+        run.traced.append(computation.name)
     run.kept += [*given, *results]  # a result that is a constant is not written again, so no step may take its memory
     for k in range(each.num_outputs):
         hold(&run.held, &outputs[k], object_value(<PyObject*>results[k]))

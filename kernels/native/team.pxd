@@ -19,7 +19,7 @@ cdef struct Team:
 
 
 cdef inline int most_shares(const Work* work) noexcept nogil:
-    """Return into how many parts a work may be cut for a team; 1 if that does not pay."""
+    """Return the largest number of parts of a work for a team; 1 if cutting does not pay."""
     return <int>max(1, min(work.cost // SHORTEST_SHARE, <double>work.parts))
 
 

@@ -1,9 +1,9 @@
 """Long works of a run, computed by several threads together.
 
 The step machine runs a slice of a run as work in several parts, each in a thread. The thread of part 0 walks over the
-steps; the other threads are helpers, which compute parts of the work that the first thread has reached. That thread
-takes parts as well, so it never waits for a helper that did not come. A helper leaves when it has found no part for a
-while, or when other work waits for its thread.
+steps; the other threads are helpers, which compute parts of the work reached by the first thread. The first thread
+takes parts as well, so it never waits for an absent helper. A helper leaves after a while without a part, or when other
+work waits for its thread.
 
 A work is cut into parts only if every bit of its results is independent of the number of parts.
 """
@@ -55,7 +55,7 @@ SHARED_LAYOUT = (sizeof(uint64_t) * MOST_ARGUMENTS, sizeof(uint64_t) * NUM_GIVEN
 
 
 cdef Compute share(Team* team, Compute compute, uint64_t* arguments, int parts, uint64_t* shared) noexcept nogil:
-    """Write to `shared` the arguments of a work that a team shares; return the function to call with them."""
+    """Write to `shared` the arguments of a work shared by a team; return the function to call with them."""
     shared[TEAM], shared[COMPUTE] = <uint64_t>team, <uint64_t>compute
     shared[ARGUMENTS], shared[PARTS] = <uint64_t>arguments, parts
     return _do_shared
@@ -70,7 +70,7 @@ cdef uint64_t* shared_in(Compute* compute, uint64_t* arguments) noexcept nogil:
 
 
 cdef bint is_shared(Compute compute) noexcept nogil:
-    """Return True if `compute` is that of a work shared by a team."""
+    """Return True if `compute` is the function of a work shared by a team."""
     return compute == _do_shared
 
 
@@ -84,7 +84,8 @@ cdef void _do_shared(const void* shared, int part, int parts) noexcept nogil:
 cdef void do_together(Team* team, Compute compute, const void* arguments, int most_parts) noexcept nogil:
     """Compute a work together with the helpers present; return when all parts are done.
 
-    A long work has SHARES parts for each thread; a short one has one part for each thread, since parts have a cost.
+    A long work has SHARES parts for each thread; a short work has a single part for each thread, since parts have a
+    cost.
     """
     cdef int64_t parts = min(team.threads * (SHARES if most_parts >= MANY * team.threads else 1), most_parts)
     cdef int looks = 0
@@ -121,7 +122,7 @@ cdef bint _do_part(Team* team) noexcept nogil:
 
 
 cdef bint is_set(void** place) noexcept nogil:
-    """Return True if a word that another thread may write, such as a pointer to waiting work, is not 0."""
+    """Return True if a word written by other threads, such as a pointer to waiting work, is not 0."""
     return tagloom_read(<const int64_t*>place) != 0
 
 

@@ -1,7 +1,10 @@
 """TensorArrays whose elements are read and written by a run of a native program.
 
-The run notes the addresses of elements and writes to memory of its own. The arrays themselves change when it is over,
-so that a run that gives up leaves them unchanged.
+The run notes the addresses of elements and writes to memory of its own. The arrays themselves change when the run is
+over: a run which gives up leaves them unchanged.
+
+An array with a primal is a gradient array: repeated writes add up in memory of the run, elements without a write read
+as zeros, and an index beyond the last element makes the array longer.
 """
 
 cimport cython
@@ -12,61 +15,62 @@ from numpy cimport import_array, npy_intp
 
 import numpy as np
 
-from tagloom.kernels.core.table cimport Type
+from tagloom.kernels.core.table cimport describe_type, Type
 from tagloom.kernels.core.values cimport Value, drop, empty, object_value, pointer
 from tagloom.kernels.cpu.arrays cimport (
-    MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
-    integer_at, is_plain, new_array, same_shape,
+    MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, array_in, is_plain, new_array, same_shape,
 )
 from tagloom.kernels.cpu.elements cimport READ, WRITTEN, Element, Elements, Rows, Slot, new_rows
+from tagloom.kernels.cpu.ufuncs cimport find_loop_of
 from tagloom.kernels.native.compiled cimport Instruction
-from tagloom.kernels.native.run cimport (
-    CALL, LATER, NO, YES, Act, Refusal, Register, Run, Step, Verdict, add_step, checked, data_of,
-    is_element, most_value_bytes,
-    new_cell, point_to, type_of,
-)
+from tagloom.kernels.native.run cimport Refusal, Register, Run
 
 import_array()
 
 cdef enum:
     FEWEST = 16  # elements that there is room for once an array grows
-    MOST_ELEMENTS = 0x7FFFFFFF
-
-
-cdef enum:  # accesses by the run, beside the earlier ones of elements.pxd
-    BY_RUN = 2  # bits by which they are shifted
-    WRITES = 4  # WRITTEN
-    READS = 8  # READ
-
-
-cdef struct State:  # of an array in a run
-    Slot* slots
-    int64_t count  # elements
-    int64_t wanted  # as many elements, if that are more
-    bint grows
-    bint clears  # after a read
-    char* block  # where elements are written
 
 
 @cython.no_gc
 cdef class TensorArrayRun:
     """The state of an array in a run."""
-    cdef Elements elements
-    cdef Rows rows  # that the elements were, or None
-    cdef State state
-    cdef Value like  # borrowed from Run.kept: an array of the shape of the elements; EMPTY while that is not known
-    cdef bint is_known  # whether the shape is known
-    cdef object block  # owns state.block
-    cdef tuple shape
-    cdef str reader
-    cdef str writer
+
+    cdef tuple exact(self):
+        """Return the only shape of elements, or None."""
+        if self.elements is not None:
+            return self.elements.exact
+        if self.primal is not None:
+            return self.primal.exact()
+        return None if self.pattern is None or None in self.pattern else self.pattern
+
+    cdef tuple likely_shape(self):
+        """Return the shape of later elements, as far as earlier ones tell, or None."""
+        if self.elements is not None:
+            return self.elements.likely_shape()
+        shape = self.exact()
+        if shape is None and self.primal is not None:
+            return self.primal.shape if self.primal.is_known else self.primal.likely_shape()
+        return shape
+
+    cdef bint takes(self, tuple shape) except -1:
+        """Return True if values of a shape may be written."""
+        cdef Py_ssize_t k
+        if self.elements is not None:
+            return self.elements.takes(shape)
+        if self.pattern is None:
+            return True
+        if len(self.pattern) != len(shape):
+            return False
+        for k in range(len(shape)):
+            if self.pattern[k] is not None and self.pattern[k] != shape[k]:
+                return False
+        return True
 
 
-cdef TensorArrayRun _open(Run run, const Instruction* each):
-    """Return the run's state of the array in the first register of an instruction."""
+cdef TensorArrayRun open_array(Run run, int number):
+    """Return the run's state of the array in a register."""
     cdef TensorArrayRun made
     cdef Elements elements
-    cdef int number = each.inputs[0]
     cdef int64_t i
     if number in run.tensor_arrays:
         return run.tensor_arrays[number]
@@ -78,19 +82,53 @@ cdef TensorArrayRun _open(Run run, const Instruction* each):
         if made.elements is elements:
             raise Refusal("a TensorArray comes twice")
     made = TensorArrayRun()
-    made.like, made.elements, made.rows = empty(), elements, elements.rows
+    made.like, made.elements, made.rows, made.dtype = empty(), elements, elements.rows, elements.dtype
     made.state.clears, made.state.grows = elements.clear_after_read, elements.may_grow()
-    _take_slots(run, &made.state, elements.most_elements(run.trips))
+    made.state.adds, made.state.reached = elements.adds, elements.count
+    take_slots(run, &made.state, elements.most_elements(run.trips))
     if made.rows is not None:
         _find_rows(run, made)
     else:
         for i in range(len(elements.made)):
             _find(run, made, i, <Element>elements.made[i])
+    if made.state.adds:
+        _note_found(run, made)
     run.tensor_arrays[number] = made
     return made
 
 
-cdef int _take_slots(Run run, State* state, int64_t count) except -1:
+cdef TensorArrayRun make_array(Run run, const Instruction* each):
+    """Return the state of an array made by the program: a gradient array if the first input is a handle."""
+    cdef TensorArrayRun made = TensorArrayRun()
+    cdef int64_t count = FEWEST
+    made.like = empty()
+    options = run.program.source_of(each).options
+    if options:
+        name, made.pattern, made.state.grows, made.state.clears, made.state.adds = options
+        made.dtype = np.dtype(name)
+    else:
+        made.primal = open_array(run, each.inputs[0])
+        made.dtype, made.state.grows, made.state.adds = made.primal.dtype, True, True
+        count = made.primal.state.count
+    if made.state.adds:
+        made.state.add = find_loop_of(np.add, 3 * [made.dtype.num], &made.state.add_data)
+    take_slots(run, &made.state, count)
+    run.tensor_arrays[each.outputs[0]] = made
+    return made
+
+
+cdef int _note_found(Run run, TensorArrayRun made) except -1:
+    """Note the rows of a gradient array, for the detection of sums by other code."""
+    cdef int64_t i
+    made.num_found = made.state.count
+    made.found = <char**>run.arena.take(made.num_found, sizeof(char*))
+    for i in range(made.num_found):
+        made.found[i] = made.state.slots[i].row
+    made.state.add = find_loop_of(np.add, 3 * [made.dtype.num], &made.state.add_data)
+    return 0
+
+
+cdef int take_slots(Run run, State* state, int64_t count) except -1:
     """Make room for `count` slots; the new ones are empty."""
     cdef Slot* slots = <Slot*>run.arena.take(count, sizeof(Slot))
     if state.count:
@@ -100,21 +138,53 @@ cdef int _take_slots(Run run, State* state, int64_t count) except -1:
     return 0
 
 
+cdef int take_block(Run run, TensorArrayRun array, tuple shape) except -1:
+    """Make room for the values of all slots."""
+    cdef npy_intp dims[MOST_DIMS + 1]
+    cdef Value made = empty()
+    cdef Type type
+    cdef int k
+    if not array.is_known:
+        learn_shape(run, array, shape)
+    if array.block is not None:
+        return 0
+    dims[0], array.state.numbers = array.state.count, 1
+    for k in range(len(shape)):
+        dims[k + 1] = shape[k]
+        array.state.numbers *= dims[k + 1]
+    describe_type(&type, array.dtype)
+    new_array(&run.held, &type, <int>len(shape) + 1, dims, &made)
+    array.block = <object>pointer(made)
+    drop(&run.held, &made)
+    array.state.block = <char*>PyArray_DATA(<ArrayObject*><PyObject*>array.block)
+    return 0
+
+
+cdef int learn_shape(Run run, TensorArrayRun array, tuple shape) except -1:
+    """Note the shape of the elements, and keep an array of this shape."""
+    first = np.empty(shape, array.dtype)
+    run.kept.append(first)
+    array.shape, array.is_known, array.like = shape, True, object_value(<PyObject*>first)
+    return 0
+
+
 cdef int grow_tensor_arrays(Run run) except -1:
-    """Make room where an element is to be written after the last one."""
+    """Make room where an element is to be written after the last element."""
     cdef TensorArrayRun array
     cdef int64_t i, size
     cdef char* old
     for array in run.tensor_arrays.values():
         if array.state.wanted <= array.state.count:
             continue
-        _take_slots(run, &array.state, max(array.state.wanted, array.state.count + array.state.count // 4, FEWEST))
+        take_slots(run, &array.state, max(array.state.wanted, array.state.count + array.state.count // 4, FEWEST))
+        if array.block is None:
+            continue
         before, old = array.block, array.state.block
-        array.block = np.empty((array.state.count, *array.shape), array.elements.dtype)
+        array.block = np.empty((array.state.count, *array.shape), array.dtype)
         array.state.block = <char*>PyArray_DATA(<ArrayObject*><PyObject*>array.block)
         if len(before):
             array.block[:len(before)] = before
-        size = before.strides[0]
+        size = array.state.numbers * before.itemsize
         for i in range(len(before)):
             if array.state.slots[i].row == old + i * size:
                 array.state.slots[i].row = array.state.block + i * size
@@ -122,17 +192,16 @@ cdef int grow_tensor_arrays(Run run) except -1:
 
 
 cdef int _find_rows(Run run, TensorArrayRun made) except -1:
-    """Copy the slots of elements that are rows of one array."""
+    """Copy the slots of elements which are rows of a single array."""
     memcpy(made.state.slots, made.rows.slots, made.rows.count * sizeof(Slot))
     if made.rows.shape is not None:
-        made.shape, made.is_known = made.rows.shape, True
         run.kept.append(made.rows.array)
-        _keep_like(run, made)
+        learn_shape(run, made, made.rows.shape)
     return 0
 
 
 cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except -1:
-    """Note the address of an element; its array is kept, so that the address stays valid."""
+    """Note the address of an element; its array is kept, for the address to stay valid."""
     cdef ArrayObject* array = <ArrayObject*><PyObject*>element.value
     made.state.slots[i].done = (WRITTEN if element.shape is not None else 0) | (
         READ if element.reader_name is not None else 0)
@@ -147,158 +216,47 @@ cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except 
     if not same_shape(array, array_in(made.like)):
         raise Refusal("the elements of a TensorArray differ in shape")
     run.kept.append(element.value)
+    element.owned = False  # a later sum is another array
     made.state.slots[i].row = <char*>PyArray_DATA(array)
     return 0
 
 
-cdef int record_get(Run run, const Instruction* each) except -1:
-    """Record the read of an element."""
-    cdef TensorArrayRun array = _open(run, each)
-    cdef Register* made = &run.registers[each.outputs[0]]
-    cdef const Type* type = type_of(run, each.outputs[0])
-    cdef ArrayObject* like = array_in(array.like)
-    cdef Step* step
-    if not array.is_known:
-        _learn_shape(run, array, each)
-        like = array_in(array.like)
-    made.is_home, made.is_row = True, PyArray_NBYTES(like) > most_value_bytes
-    if PyArray_NDIM(like) == 0 and type.size:
-        made.cell = new_cell(run)
-    else:
-        new_array(&run.held, type, PyArray_NDIM(like), PyArray_DIMS(like), &made.value)
-    array.reader = array.reader or run.program.name_of(each)
-    step = _step(run, each, array, _get)
-    step.operands[1], step.count = data_of(made), checked(PyArray_NBYTES(like))
-    step.strides[1] = step.count
-    return 0
-
-
-cdef int _learn_shape(Run run, TensorArrayRun array, const Instruction* each) except -1:
-    """Take the shape of the elements from the graph, for an array without any written element."""
-    array.shape = run.program.source_of(each).shape
-    if array.shape is None:
-        raise Refusal("nothing was written to a TensorArray")
-    array.is_known = True
-    return _keep_like(run, array)
-
-
-cdef int record_put(Run run, const Instruction* each) except -1:
-    """Record the write of an element."""
-    cdef TensorArrayRun array = _open(run, each)
-    cdef Register* source = &run.registers[each.inputs[2]]
-    cdef ArrayObject* like = array_in(source.value)
-    cdef npy_intp dims[MOST_DIMS + 1]
-    cdef int rank = 0 if is_element(source) else PyArray_NDIM(like)
-    cdef Value made = empty()
-    cdef Step* step
-    if rank and (not is_plain(like) or rank >= MOST_DIMS):
-        raise Refusal("the elements of an array that is written are not in order")
-    shape = () if is_element(source) else (<object>pointer(source.value)).shape
-    if array.is_known and shape != array.shape or not array.elements.takes(shape):
-        raise Refusal("what is written to a TensorArray has another shape")
-    if array.block is None:
-        dims[0] = array.state.count
-        if rank:
-            memcpy(&dims[1], PyArray_DIMS(like), rank * sizeof(npy_intp))
-        new_array(&run.held, type_of(run, each.inputs[2]), rank + 1, dims, &made)
-        array.block, array.shape = <object>pointer(made), shape
-        drop(&run.held, &made)
-        array.state.block = <char*>PyArray_DATA(<ArrayObject*><PyObject*>array.block)
-    if not array.is_known:
-        array.is_known = True
-        _keep_like(run, array)
-    array.writer = array.writer or run.program.name_of(each)
-    step = _step(run, each, array, _put)
-    step.operands[1] = data_of(source)
-    step.count = type_of(run, each.inputs[2]).itemsize if rank == 0 else checked(PyArray_NBYTES(like))
-    step.strides[1] = step.count
-    return 0
-
-
-cdef int _keep_like(Run run, TensorArrayRun array) except -1:
-    """Keep an array of the shape of the elements."""
-    first = np.empty(array.shape, array.elements.dtype)
-    run.kept.append(first)
-    array.like = object_value(<PyObject*>first)
-    return 0
-
-
-cdef Step* _step(Run run, const Instruction* each, TensorArrayRun array, Act act) except NULL:
-    """Add a step for an element."""
-    cdef Step* step = add_step(run, CALL)
-    step.act, step.operands[0] = act, <char*>&array.state
-    step.operands[2], step.strides[2] = data_of(&run.registers[each.inputs[1]]), type_of(run, each.inputs[1]).itemsize
-    step.operands[3], step.strides[3] = data_of(&run.registers[each.inputs[each.num_inputs - 1]]), sizeof(int64_t)
-    return step
-
-
-cdef Verdict _get(const Step* step) noexcept nogil:
-    """Read an element; return NO if it has no value."""
-    cdef State* array = <State*>step.operands[0]
-    cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
-    cdef Slot* slot = &array.slots[index]
-    if not 0 <= index < array.count or slot.row == NULL:
-        return NO
-    if step.in_place:
-        point_to(step, slot.row)
-    else:
-        memcpy(step.operands[1], slot.row, step.count)
-    if not slot.done & (READ | READS):
-        slot.read_in = (<const int64_t*>step.operands[3])[0]
-    slot.done |= READS
-    if array.clears:
-        slot.row = NULL
-    return YES
-
-
-cdef Verdict _put(const Step* step) noexcept nogil:
-    """Write an element for the first time; return NO in all other cases, LATER if the array must grow."""
-    cdef State* array = <State*>step.operands[0]
-    cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
-    cdef Slot* slot = &array.slots[index]
-    if array.grows and array.count <= index < MOST_ELEMENTS:
-        array.wanted = index + 1
-        return LATER
-    if not 0 <= index < array.count or slot.done:
-        return NO
-    slot.row = array.block + index * step.count
-    if step.in_place:
-        point_to(step, slot.row)
-    else:
-        memcpy(slot.row, step.operands[1], step.count)
-    slot.written_in, slot.done = (<const int64_t*>step.operands[3])[0], WRITES
-    return YES
-
-
-cdef Transfer transfer_in(const Step* step) noexcept nogil:
-    """Return the direction of a step's transfer for an element at a fixed address."""
-    cdef const State* array = <const State*>step.operands[0]
-    if step.act != _get and step.act != _put or array.grows and array.block != NULL:
-        return NEITHER
-    return FROM_ROW if step.act == _get else TO_ROW
-
-
 cdef bint are_as_found(Run run) except -1:
-    """Return True if no other code has accessed the elements meanwhile that a run, now over, has accessed."""
+    """Return True if no other code has meanwhile accessed the elements accessed by a finished run."""
     cdef TensorArrayRun array
-    cdef Element element
-    cdef int64_t i, count
-    cdef int done
+    cdef int64_t i
     for array in run.tensor_arrays.values():
+        if array.elements is None:
+            continue
         if array.rows is not None and array.elements.rows is array.rows:
             if array.elements.may_grow() == array.state.grows:  # else a gradient array was made meanwhile
                 continue
-        count = array.elements.count
         if array.elements.closed:
             return False
         for i in range(array.state.count):
-            element = <Element>array.elements.all()[i] if i < count else None
-            done = array.state.slots[i].done
-            if done & WRITES and not _is_writable(array.elements, element):
-                return False
-            if done & READS and not done & WRITES and (element is None or element.value is None):
+            if array.state.slots[i].done & (READS | WRITES) and not _is_as_found(array, i):
                 return False
     return True
+
+
+cdef bint _is_as_found(TensorArrayRun array, int64_t i) except -1:
+    """Return True if an accessed element is as the run has found the element."""
+    cdef Element element = <Element>array.elements.all()[i] if i < array.elements.count else None
+    cdef char* row = NULL
+    cdef int done = array.state.slots[i].done
+    if array.state.adds:
+        if element is not None and element.value is not None:
+            row = <char*>PyArray_DATA(<ArrayObject*><PyObject*>element.value)
+        if row != (array.found[i] if i < array.num_found else NULL):
+            if i < array.num_found and array.found[i] != NULL or done & READS or not done & WRITES:
+                return False
+            array.is_shared = True  # two addends commute, so that the other may come first
+        return element is None or element.reader_name is None or not done & WRITES
+    if done & WRITES:
+        return _is_writable(array.elements, element)
+    if done & WRITTEN:
+        return element is not None and element.value is not None
+    return element is not None and element.shape is None  # it was read as zeros
 
 
 cdef bint _is_writable(Elements elements, Element element) except -1:
@@ -309,30 +267,83 @@ cdef bint _is_writable(Elements elements, Element element) except -1:
 
 
 cdef int close_tensor_arrays(Run run) except -1:
-    """Apply the accesses of a run that is over to the arrays."""
+    """Apply the accesses of a finished run to the arrays."""
     cdef TensorArrayRun array
     cdef State* state
     cdef int64_t i, last
     for array in run.tensor_arrays.values():
+        if array.elements is None:
+            continue
         state, last = &array.state, -1
         for i in range(state.count):
             if state.slots[i].done & WRITES:
                 last = i
-        if _leave_rows(array, last + 1):
+        if state.adds:
+            array.elements.grow(max(state.reached, <int64_t>array.elements.most_elements(0)))
+        if _leave_sums(array, last + 1) if state.adds and last >= 0 else _leave_rows(array, last + 1):
             continue
         if last >= 0:
             array.elements.begin_writing(last + 1, array.shape)
         for i in range(state.count):
-            if state.slots[i].done & WRITES:
-                array.elements.write_quickly(
-                    i, array.block[i, ...], array.shape, array.writer, state.slots[i].written_in)
-            if state.slots[i].done & READS:
-                array.elements.read_quickly(i, array.reader, state.slots[i].read_in)
+            _leave_element(array, i)
     return 0
 
 
+cdef int _leave_element(TensorArrayRun array, int64_t i) except -1:
+    """Apply the accesses of a run to an element."""
+    cdef Slot* slot = &array.state.slots[i]
+    cdef Element element
+    if slot.done & WRITES and (slot.done & WRITTEN or array.is_shared):
+        element = <Element>array.elements.all()[i]
+        if slot.done & WRITTEN:
+            element.value, element.owned = array.block[i, ...], True
+        elif element.value is not None:
+            element.value, element.owned = np.asarray(element.value + array.block[i, ...]), True
+        else:
+            element.value, element.shape = array.block[i, ...], array.shape
+            element.writer_name, element.writer_iteration = array.writer, slot.written_in
+    elif slot.done & WRITES:
+        array.elements.write_quickly(i, array.block[i, ...], array.shape, array.writer, slot.written_in)
+    if slot.done & READS and array.elements.read_quickly(i, array.reader, slot.read_in) is None:
+        element = <Element>array.elements.all()[i]
+        if element.reader_name is None:
+            element.reader_name, element.reader_iteration = array.reader, slot.read_in
+    return 0
+
+
+cdef bint _leave_sums(TensorArrayRun array, int64_t written) except -1:
+    """Store the elements of a gradient array as rows of the run's block; return False if their readers differ."""
+    cdef Rows found = array.rows
+    cdef Rows made
+    cdef State* state = &array.state
+    cdef Slot* slot
+    cdef int64_t i, size = state.numbers * array.block.itemsize
+    cdef int done = 0
+    for i in range(state.count):
+        done |= state.slots[i].done
+    reader = None if found is None else found.reader
+    if array.is_shared or done & READ and (reader is None or array.reader is not None and reader != array.reader):
+        return False
+    array.elements.begin_writing(written, array.shape)
+    made = new_rows(array.elements.count)
+    made.array = array.block[:made.count] if made.count < state.count else array.block
+    made.is_ours, made.shape = made.count == state.count, array.shape
+    made.writer = array.writer
+    made.reader = reader or (array.reader if done & READS else None)
+    for i in range(min(made.count, state.count)):
+        slot = &state.slots[i]
+        if slot.row != NULL and slot.row != state.block + i * size:
+            memcpy(state.block + i * size, slot.row, size)
+            slot.row = state.block + i * size
+        made.slots[i] = slot[0]
+        made.slots[i].done = (slot.done | slot.done >> BY_RUN) & (WRITTEN | READ)
+    array.elements.become(made)
+    return True
+
+
 cdef bint _leave_rows(TensorArrayRun array, int64_t written) except -1:
-    """Store the elements, of which at most `written` were written, as rows of one array; return False if they are none.
+    """Store the elements, of which at most `written` were written, as rows of a single array; return False if they are
+    none.
     """
     cdef Rows found = array.rows
     cdef Rows made
@@ -360,5 +371,5 @@ cdef bint _leave_rows(TensorArrayRun array, int64_t written) except -1:
             made.array = array.block[:made.count]  # it has room for more elements
     if done & READ:
         made.reader = found.reader or array.reader
-    array.elements.rows = made
+    array.elements.become(made)
     return True

@@ -1,8 +1,8 @@
 """Putters and takers of a queue, and how they are served.
 
 An element enters or leaves when its instance goes on, not when the instance is woken, so a cancelled wait loses and
-doubles nothing (rule 129). Only a large batch is moved piece by piece: at the head of the line if there is no room for
-all of it (rule 126), or if the event loop would be held up. Its gathered elements go back when it is given up.
+doubles nothing (rule 129). Only a large batch is moved piece by piece: at the head of the line if the whole batch has
+no room (rule 126), or if the event loop would be held up. Gathered elements go back when the batch is given up.
 """
 
 from collections import deque
@@ -18,9 +18,9 @@ def kept(components: Sequence[Any], pool: Pool | None = None) -> tuple[Any, ...]
     """Return components without writers and without larger base arrays, with copies where needed."""
 
 def is_kept(value: Any, pool: Pool | None) -> bool:
-    """Return True if nobody writes to a value as long as a queue holds it.
+    """Return True if nobody writes to a value held by a queue.
 
-    Kernels write in place only to arrays with one owner; arrays that were fed belong to the user, who may write to
+    Kernels write in place only to arrays with a single owner; fed arrays belong to the user, who may write to
     them.
     """
 
@@ -37,7 +37,7 @@ class Rows:
     def __len__(self) -> int: ...
 
 class Put(Attempt):
-    """An attempt to put elements; `elements` are the `need` elements that have not entered."""
+    """An attempt to put elements; `elements` are the `need` elements not entered yet."""
 
     elements: deque[tuple[Any, ...]] | Rows
     def __init__(self, operation: str, elements: Sequence[tuple[Any, ...]] | Rows) -> None: ...
@@ -57,13 +57,13 @@ class Take(Attempt):
         """Return the gathered entries and reset the attempt to none."""
 
 class Taken:
-    """The entries of the queue's order taken by one attempt, until their components or batch are made.
+    """The entries of the queue's order taken by an attempt, until their components or batch are made.
 
     Parameters
     ----------
     entries : list
     make : callable
-        ``make(entries)`` returns the components, or the batch; any thread may call it.
+        ``make(entries)`` returns the components, or the batch; safe to call from any thread.
     put_back : callable
         ``put_back(entries, number)`` puts them back in their places.
     number : int
@@ -101,9 +101,9 @@ class QueueBase:
     capacity, capacity_bytes : int
         Most elements, and most bytes of them; below 0 for no bound.
     gathers : bool
-        True if a waiting batch gathers the elements that are there.
+        True if a waiting batch gathers the available elements.
     piece : int
-        Most elements that are moved in one turn of the event loop; longer batches take several.
+        Most elements moved in a single turn of the event loop; longer batches take several turns.
 
     Attributes
     ----------
@@ -112,13 +112,13 @@ class QueueBase:
     putters, takers : Line
         Attempts that wait for room, and for elements.
     enqueued, dequeued : int
-        Elements that were put in, and taken, so far.
+        Elements put in, and taken, so far.
     nbytes : int
         Of the elements, where there is a bound on them.
     may_put, may_take : bool
-        True if no putter, or no taker, waits, for kernels in C; `may_put` also means that the queue is open.
+        True if no putter, or no taker, waits, for kernels in C; `may_put` also implies an open queue.
     takers_wait, putters_wait : bool
-        True if a taker, or a putter, waits that was not woken; a kernel in C then calls `serve`.
+        True if a taker, or a putter, waits and was not woken; a kernel in C then calls `serve`.
     """
 
     order: Any
@@ -140,7 +140,7 @@ class QueueBase:
         self, order: Any, ring: Ring | None, capacity: int, capacity_bytes: int, gathers: bool, piece: int
     ) -> None: ...
     def closed_by(self, put: Put) -> BaseException:
-        """Return the error for an attempt to put, or to close the queue, after another attempt has closed it."""
+        """Return the error for an attempt to put, or to close the queue, after another attempt closed the queue."""
 
     def insufficient(self, take: Take, got: int) -> BaseException:
         """Return the error for an attempt to take more elements than there will be."""
@@ -149,7 +149,7 @@ class QueueBase:
         """Return the error for an attempt whose promised elements are no longer there."""
 
     def batch(self, entries: list[Any]) -> tuple[Any, ...]:
-        """Return the elements of entries as a batch; any thread may call it."""
+        """Return the elements of entries as a batch; safe to call from any thread."""
 
     def settle(self) -> object:
         """Set the flags for kernels in C: whether others wait before them, and whether they must wake a waiting
@@ -157,16 +157,16 @@ class QueueBase:
         """
 
     def serve(self) -> object:
-        """Wake all attempts that can go on, in the order in which they came."""
+        """Wake all attempts able to go on, in the order of their arrival."""
 
     def serve_now(self) -> None:
         """Do the same as `serve`, without leaving the current context."""
 
     def free(self) -> int:
-        """Return the number of elements that are promised to no taker."""
+        """Return the number of elements promised to no taker."""
 
     def take_what_is_left(self, take: Take) -> None:
-        """End the wait of the first taker not woken: with fewer elements if it accepts these, or an error."""
+        """End the wait of the first taker not woken: with fewer elements if the taker accepts these, or an error."""
 
     def push(self, element: tuple[Any, ...]) -> object:
         """Put in an element for which there is room."""
@@ -180,16 +180,16 @@ class QueueBase:
     def put_later(
         self, elements: Sequence[tuple[Any, ...]] | Rows, operation: str, pool: Any = None
     ) -> AsyncResult | None:
-        """Put elements in, or return an AsyncResult that waits until all are in."""
+        """Put elements in, or return an AsyncResult, which is done when all are in."""
 
     def close_later(self, operation: str) -> AsyncResult:
-        """Close the queue after the earlier putters; return an AsyncResult that waits for it."""
+        """Close the queue after the earlier putters; return an AsyncResult, which is done when the queue is closed."""
 
     def take_now(self) -> Taken:
-        """Take the next element of a queue that has one."""
+        """Take the next element of a queue, which must not be empty."""
 
     def take_later(self, operation: str, count: int, many: bool, up_to: bool) -> Taken | AsyncResult:
-        """Take elements, or return an AsyncResult that waits for them."""
+        """Take elements, or return an AsyncResult, which is done when they are available."""
 
     def back(self, entries: list[Any]) -> None:
         """Put entries back in their places."""

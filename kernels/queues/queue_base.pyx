@@ -1,8 +1,8 @@
 """Putters and takers of a queue, and how they are served.
 
 An element enters or leaves when its instance goes on, not when the instance is woken, so a cancelled wait loses and
-doubles nothing (rule 129). Only a large batch is moved piece by piece: at the head of the line if there is no room for
-all of it (rule 126), or if the event loop would be held up. Its gathered elements go back when it is given up.
+doubles nothing (rule 129). Only a large batch is moved piece by piece: at the head of the line if the whole batch has
+no room (rule 126), or if the event loop would be held up. Gathered elements go back when the batch is given up.
 """
 
 from asyncio import get_running_loop
@@ -105,7 +105,7 @@ cdef class QueueBase:
         outside(self.serve_now)
 
     cdef int serve_if(self, bint changed) except -1:
-        """Serve the queue if `changed`: something has changed for an attempt that waits."""
+        """Serve the queue if `changed`: something has changed for a waiting attempt."""
         if changed:
             self.serve()
         else:
@@ -126,7 +126,7 @@ cdef class QueueBase:
             self.later = outside(get_running_loop().call_soon, self.serve_now)
 
     cdef bint serve_putters(self) except -1:
-        """Wake the putters that can go on; return True if something changed for takers."""
+        """Wake the putters able to go on; return True if something changed for takers."""
         cdef Put put = self.putters.first()
         cdef bint changed = False
         while put is not None:
@@ -147,7 +147,7 @@ cdef class QueueBase:
         return changed
 
     cdef bint serve_takers(self) except -1:
-        """Wake the takers that can go on; return True if something changed for putters."""
+        """Wake the takers able to go on; return True if something changed for putters."""
         cdef Take take = self.takers.first()
         cdef bint changed = False
         cdef Py_ssize_t free
@@ -167,7 +167,7 @@ cdef class QueueBase:
         return changed
 
     cdef int take_the_rest(self, Take take, Py_ssize_t free) except -1:
-        """Serve a taker that wants more elements than a closed queue has."""
+        """Serve a taker of more elements than a closed queue has."""
         cdef Py_ssize_t got = take.count - take.need + free
         if take.up_to and got > 0:
             take.count, take.need = got, free
@@ -183,7 +183,7 @@ cdef class QueueBase:
         return self.available() - self.takers.promised
 
     cdef bint gather_some(self, Take take, Py_ssize_t free) except -1:
-        """Gather the elements for a taker that may be moved in this turn; return True if there are any."""
+        """Gather for a taker the elements movable in this turn; return True if there are any."""
         cdef Py_ssize_t count = max(0, min(free, take.need, self.left))
         self.gather(take, count)
         self.left -= count
@@ -257,7 +257,8 @@ cdef class QueueBase:
         return 0
 
     cdef bint push_some(self, Put put) except -1:
-        """Put in those elements of an attempt that have room and may be moved in this turn; return True for any."""
+        """Put in elements of an attempt, as far as the queue and this turn have room; return True for any.
+        """
         cdef Py_ssize_t count = 0, room
         if isinstance(put.elements, Rows):
             room = put.need if self.capacity < 0 else self.capacity - len(self.order)
@@ -338,7 +339,7 @@ cdef class QueueBase:
         return self.taken(entries, False)
 
     cdef Taken take_all(self, Take take):
-        """Take the elements that are still missing."""
+        """Take the elements still missing."""
         self.gather(take, take.need)
         self.dequeued += take.count
         return self.taken(take.gathered, take.many)

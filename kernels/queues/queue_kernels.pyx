@@ -1,4 +1,4 @@
-"""Kernels that put elements into queues of a fixed element size, and take some out.
+"""Kernels to put elements into queues of a fixed element size, and to take elements out.
 
 The kernels handle the common case: there is room, or an element, and no other attempt waits. All other cases
 (waiting, waking, closing, errors) are left to ``queue_base`` and ``tagloom.ops.queues``.
@@ -91,7 +91,7 @@ cdef int _put_rows(
 
 cdef int _take(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Take an element out if the queue has one."""
+    """Take an element out, if the queue is not empty."""
     cdef QueueBase queue = _queue_in(inputs)
     if queue is None or not queue.may_take or queue.ring.length == 0 or queue.ring.count != <int>node.num_outputs:
         return 0
@@ -153,8 +153,8 @@ cdef Native _find_put(str type, dict attrs, list inputs, list outputs, int64_t* 
 
 
 cdef Native _find_take(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the kernel of Dequeue or DequeueMany, unless takes must be noted for their return by a step that is
-    cancelled.
+    """Return the kernel of Dequeue or DequeueMany, unless takes must be noted for their return by a cancelled
+    step.
     """
     if attrs["only_fetched"]:
         return NULL

@@ -1,4 +1,4 @@
-"""Lines of attempts that wait for a resource, in the order in which they came (rule 126).
+"""Lines of attempts waiting for a resource, in the order of their arrival (rule 126).
 
 An attempt able to go on is woken, and acts only in its own turn of the event loop: a wait cancelled between the two has
 done nothing. So a line has two parts, the woken attempts and, after them, the others.
@@ -19,11 +19,11 @@ class Attempt:
     operation : str
         Name of the operation, for errors.
     future : asyncio.Future
-        Done as soon as it can go on; its result is for attempts of `Line.look`.
+        Done as soon as the attempt can go on; its result is for attempts of `Line.look`.
     error : BaseException or None
-        Error to raise when it goes on, if the state changed after it was woken.
+        Error to raise when the attempt goes on, if the state changed after its wake-up.
     need : int
-        Amount that it takes of the resource.
+        Amount of the resource taken by the attempt.
     """
 
     operation: str
@@ -64,18 +64,20 @@ class Line(Generic[A]):
     def __bool__(self) -> bool: ...
     @property
     def first_waiting(self) -> A | None:
-        """The first attempt that was not woken; cancelled attempts leave the line."""
+        """The first attempt not woken; cancelled attempts leave the line."""
 
     def join(self, attempt: A, go_on: Callable[[A], Any], give_up: Callable[[A], object]) -> AsyncResult:
-        """Add an attempt to the line; return an AsyncResult with the result of ``go_on(attempt)``, unless it is given
-        up.
+        """Add an attempt to the line; return an AsyncResult with the result of ``go_on(attempt)``, unless the attempt
+        is given up.
         """
 
     def look(self, attempt: A) -> AsyncResult:
-        """Add an attempt that takes nothing to the line; return an AsyncResult with the result passed to `end`."""
+        """Add to the line an attempt without need of the resource; return an AsyncResult with the result passed to
+        `end`.
+        """
 
     def alive(self) -> list[A]:
-        """Return all attempts that were not woken, in order; cancelled attempts leave the line."""
+        """Return all attempts not woken, in order; cancelled attempts leave the line."""
 
     def wake(self, attempt: A) -> object:
         """Wake a waiting attempt, which goes on in its own turn of the event loop."""
@@ -84,7 +86,7 @@ class Line(Generic[A]):
         """Recompute `promised`, because the needs of woken attempts have changed."""
 
     def end(self, attempt: A, error: BaseException | None = None, result: Any = None) -> object:
-        """End the wait of an attempt, with nothing left to do except to raise `error`, if there is one."""
+        """End the wait of an attempt, with nothing left to do except to raise `error`, if given."""
 
     def leave(self, attempt: A) -> bool:
         """Remove an attempt from the line; return True if it was woken, so that its promised amount is free."""

@@ -1,4 +1,4 @@
-"""Lines of attempts that wait for a resource, in the order in which they came."""
+"""Lines of attempts waiting for a resource, in the order of their arrival."""
 
 from asyncio import get_running_loop
 from collections import OrderedDict
@@ -97,7 +97,7 @@ cdef class Line:
 
 
 cdef class _Later:
-    """A call of a function with an attempt; it ignores its own argument."""
+    """A call of a function with an attempt; its own argument is ignored."""
 
     cdef object function
     cdef Attempt attempt

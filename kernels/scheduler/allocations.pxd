@@ -1,4 +1,4 @@
-"""Holders of a device's memory, for the report of a step that runs out of it."""
+"""Holders of a device's memory, for the report of a step out of memory."""
 
 from tagloom.kernels.memory.pool cimport Pool
 from tagloom.kernels.scheduler.delivery cimport Machine

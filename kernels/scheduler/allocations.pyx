@@ -43,13 +43,13 @@ cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object st
 
 
 cpdef list shared_allocations(Pool pool):
-    """Return (bytes, label, None, None) for the memory of other pools that share a pool's limit, if there is any."""
+    """Return (bytes, label, None, None) for the memory of other pools with the same limit, if there is any."""
     cdef int64_t size = pool.store.budget.live - pool.store.live
     return [(size, "what shares the memory budget: other sessions, or devices", None, None)] if size > 0 else []
 
 
 def resource_allocations(resources, Pool pool):
-    """Return (bytes, label, None, None) for each resource with memory that a pool counts; each array counts once."""
+    """Return (bytes, label, None, None) for each resource with memory counted by a pool; each array counts once."""
     return list(_resources_in(pool, resources).values())
 
 
@@ -66,9 +66,9 @@ class Found(dict):
 
 
 cdef object _resources_in(Pool pool, object resources):
-    """Return a Found with the resources that outlive the step.
+    """Return a Found with the resources outliving the step.
 
-    They come first, so that an array on an edge that a variable holds as well is counted as the variable's.
+    Resources come first: an array held by a variable and by an edge is counted as the variable's.
     """
     found = Found()
     found.byte_counter = None if pool.is_allocator else pool
@@ -79,7 +79,7 @@ cdef object _resources_in(Pool pool, object resources):
 
 
 cdef int _add_resource(object found, object resource, Pool pool, str label, object source) except -1:
-    """Add all arrays of a resource as one holder; with a pool only the arrays that the pool counts."""
+    """Add all arrays of a resource as a single holder; with a pool only the arrays counted by the pool."""
     cdef int64_t size = 0
     found.counted.add(id(resource))
     for array in resource.arrays():
@@ -95,7 +95,7 @@ cdef int _add_resource(object found, object resource, Pool pool, str label, obje
 
 
 cdef dict _producers(plan):
-    """Return the number of the node that makes each input, by (number of the node, number of the input)."""
+    """Return the number of the node producing each input, by (number of the node, number of the input)."""
     return {
         edge: i for i, outputs in enumerate(plan.data_edges) for edges in outputs for edge in edges
     }
@@ -122,7 +122,7 @@ cdef int _add_frame(object found, Machine* m, Frame* frame, CompiledPlan compile
 
 
 cdef int _add_iteration(object found, Machine* m, Iteration* it, CompiledPlan compiled, dict producers) except -1:
-    """Add the inputs that have arrived at the instances of an iteration."""
+    """Add the inputs present at the instances of an iteration."""
     cdef uint32_t i, k
     for i in range(m.table.num_nodes):
         if &m.table.frames[m.table.nodes[i].frame] != it.frame.type:
@@ -135,7 +135,7 @@ cdef int _add_iteration(object found, Machine* m, Iteration* it, CompiledPlan co
 
 cdef int _add_sent(
         object found, Machine* m, const RendezvousTable* rendezvous, CompiledPlan compiled, dict producers) except -1:
-    """Add the values that a machine has sent and no Recv has taken."""
+    """Add the values sent by a machine and not taken by a Recv."""
     cdef Endpoint* end = next_end(rendezvous, NULL)
     while end != NULL:
         if end.machine == m:
@@ -162,7 +162,7 @@ cdef int _add_value(
 
 cdef int _add_series(
         object found, Series series, Machine* m, Frame* frame, CompiledPlan compiled, uint32_t rank) except -1:
-    """Add the values saved by a loop so far, under the name of the node that pushes them."""
+    """Add the values saved by a loop so far, under the name of the node pushing them."""
     index = frame.type - m.table.frames
     for node in compiled.plan.nodes:
         if node.kind == Kind.SERIES_PUSH and node.frame == index and node.index == rank:
@@ -171,7 +171,7 @@ cdef int _add_series(
 
 
 cdef int _add_all_of_series(object found, Series series, str operation, object tag, object source) except -1:
-    """Add all arrays of a series as one holder, except arrays already counted."""
+    """Add all arrays of a series as a single holder, except arrays already counted."""
     cdef int64_t i, size = 0
     if series.parent is not None:
         return _add_all_of_series(found, series.parent, operation, tag, source)
@@ -187,7 +187,7 @@ cdef int _add_all_of_series(object found, Series series, str operation, object t
 
 
 cdef int _add(object found, object held, str operation, object tag, object source) except -1:
-    """Add an array, or the array of which it is a view, unless already counted. Scalars of 8 bytes do not count."""
+    """Add an array, or the base array of a view, unless already counted. Scalars of 8 bytes do not count."""
     owner = _owner(held)
     if id(owner) not in found.counted and _is_in_memory(found, owner) and owner.nbytes > 8:
         found.setdefault(id(owner), (owner.nbytes, operation, tag, source))
@@ -202,7 +202,7 @@ cdef bint _is_in_memory(object found, object owner) except -1:
 
 
 cdef object _owner(object array):
-    """Return the array that owns the memory of a view, of a SwappableArray, or of an array itself."""
+    """Return the owner of the memory of a view, of a SwappableArray, or of an array itself."""
     if isinstance(array, SwappableArray) and array.array is not None:
         array = array.array
     while (base := getattr(array, "base", None)) is not None and isinstance(base, type(array)):

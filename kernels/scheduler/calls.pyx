@@ -39,9 +39,9 @@ cdef object call_kernel(
         Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, double nanoseconds_left):
     """Call the kernel of an instance with its inputs as arrays, or start its call in a thread.
 
-    A kernel that does nothing but compute goes to the step's threads where it may take long: NumPy computes on
-    large arrays without the interpreter lock. The expected time is the time per byte that earlier calls took,
-    times the bytes of the inputs and the result; for the first call it is a guess, rather too long than too short.
+    A kernel which only computes goes to the step's threads where the call may take long: NumPy computes on
+    large arrays without the interpreter lock. The expected time is the time per byte of earlier calls, times the bytes
+    of the inputs and the result; for the first call it is a guess, rather too long than too short.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ cdef inline void _note_pace(Node* node, int64_t spent, int64_t size) noexcept:
 
 
 cdef class LongCall:
-    """A kernel that another thread calls, and the CPU time of the call."""
+    """A kernel called by another thread, and the CPU time of the call."""
 
     cdef object kernel
     cdef CompiledPlan compiled  # has the node
@@ -109,9 +109,9 @@ cdef LongCall _long_call(Node* node, int64_t size, CompiledPlan compiled):
 
 
 cdef int64_t _touched_bytes(const Table* table, const Node* node, const Value* inputs) except? -1:
-    """Return the bytes of a node's inputs and outputs, as far as these are known before it is called.
+    """Return the bytes of a node's inputs and outputs, as far as these are known before the call.
 
-    It is -1 where only the thread of the loop can find the inputs.
+    Returns -1 where only the thread of the loop can find the inputs.
     """
     cdef int64_t total = _input_bytes(node, inputs)
     if total < 0:
@@ -183,7 +183,7 @@ cdef object _call(
 
 
 cdef inline size_t _argument(PyObject** place, object argument) noexcept:
-    """Put an argument of a call in its place, with a reference; return how many that is."""
+    """Put an argument of a call in its place, with a reference; return the number of arguments put."""
     place[0] = <PyObject*>argument
     Py_INCREF(place[0])  # released after the call
     return 1

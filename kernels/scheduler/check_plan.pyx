@@ -1,4 +1,4 @@
-"""Check the properties of a plan that the step machine relies on, before tables are built.
+"""Check the properties of a plan on which the step machine relies, before tables are built.
 
 These are properties of tables, not of programs: the passes of the compiler check programs and explain their
 errors to users. Here a violation is a bug of the compiler, and would otherwise be a wild pointer.

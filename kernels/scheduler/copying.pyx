@@ -50,7 +50,9 @@ cdef bint _has_type(ArrayObject* array, const Type* type) noexcept:
 
 
 cdef bint _fits(ArrayObject* array, Window* window) noexcept:
-    """Describe the elements of an array; return False if it has no elements, no dimensions or too many."""
+    """Describe the elements of an array; return False for an array without elements, without dimensions or with too
+    many.
+    """
     window.data, window.rank = <char*>PyArray_DATA(array), PyArray_NDIM(array)
     if window.rank > MOST_DIMS or PyArray_SIZE(array) == 0 or window.rank == 0:
         return False
@@ -65,7 +67,7 @@ cdef int copy_received(Machine* m, Iteration* it, const Node* node, Work* work) 
     Raises
     ------
     TypeError
-        If it has another dtype than the channel (rule 122): an internal error.
+        If the array has another dtype than the channel (rule 122): an internal error.
     """
     cdef ArrayObject* source = <ArrayObject*>it.slots[node.slot].bits
     cdef Type* type = output_type(m.table, node, 0)

@@ -1,7 +1,7 @@
 """Delivery: values go to their consumers, and iterations and frames end (rules 1 to 43).
 
-Nothing recurses, except from a Recv to the nodes that it stands for. Delivering only counts, stores and pushes ready
-instances; the machine takes them off the queue one after the other, so a chain of any length needs no stack.
+Nothing recurses, except from a Recv to the nodes represented by the Recv. Delivering only counts, stores and pushes
+ready instances; the machine takes them off the queue in turn, so a chain of any length needs no stack.
 
 See docs/design/0003-step-machine.md.
 """
@@ -49,7 +49,7 @@ cdef struct Machine:
 
 
 cdef inline void make_ready(Machine* m, Iteration* it, uint32_t node, bint dead, bint at_once) noexcept nogil:
-    """Queue an instance that has all its inputs."""
+    """Queue an instance with all its inputs present."""
     cdef Ready ready
     ready.iteration = it
     ready.node = node
@@ -61,7 +61,7 @@ cdef inline void make_ready(Machine* m, Iteration* it, uint32_t node, bint dead,
 
 
 cdef inline void arrive(Machine* m, Iteration* it, const Edge* edge, bint dead) noexcept nogil:
-    """Count an input of an ordinary node; deadness never makes it ready early (rule 1)."""
+    """Count an input of an ordinary node; deadness never makes the node ready early (rule 1)."""
     cdef Pending* pending = &it.pending[edge.place]
     if dead and edge.kind == SEND and edge.flags & DEAD_SILENT:
         return  # it has nothing to say
@@ -79,7 +79,8 @@ cdef inline void fire_merge_if(Machine* m, Iteration* it, const Edge* edge, bint
 
 
 cdef inline void merge_live(Machine* m, Iteration* it, const Edge* edge, Value value) noexcept nogil:
-    """Deliver a live input to a Merge: the first makes it ready if no control input is missing (rule 6)."""
+    """Deliver a live input to a Merge: the first input makes the Merge ready if no control input is missing (rule 6).
+    """
     cdef Pending* pending = &it.pending[edge.place]
     if pending.waiting == 0:
         return
@@ -90,7 +91,8 @@ cdef inline void merge_live(Machine* m, Iteration* it, const Edge* edge, Value v
 
 
 cdef inline void merge_dead(Machine* m, Iteration* it, const Edge* edge) noexcept nogil:
-    """Deliver a dead input to a Merge: it is dead when all inputs are (rule 7), or when an Enter is (rule 11)."""
+    """Deliver a dead input to a Merge: the Merge is dead when all inputs are (rule 7), or when an Enter is (rule 11).
+    """
     cdef Pending* pending = &it.pending[edge.place]
     cdef uint32_t inputs = m.table.nodes[edge.node].num_inputs
     if pending.dead < inputs:
@@ -99,7 +101,7 @@ cdef inline void merge_dead(Machine* m, Iteration* it, const Edge* edge) noexcep
 
 
 cdef inline void merge_control(Machine* m, Iteration* it, const Edge* edge) noexcept nogil:
-    """Count a control input of a Merge; whether it is dead does not matter (rule 7)."""
+    """Count a control input of a Merge; dead control inputs count as well (rule 7)."""
     cdef Pending* pending = &it.pending[edge.place]
     cdef bint all_dead = pending.dead == m.table.nodes[edge.node].num_inputs
     pending.waiting -= 2
@@ -169,7 +171,7 @@ cdef inline void emit_outputs(Machine* m, Iteration* it, const Node* node) noexc
 
 
 cdef inline void drop_inputs(Machine* m, Iteration* it, const Node* node) noexcept nogil:
-    """Release the inputs of an instance that has finished (rule 42)."""
+    """Release the inputs of a finished instance (rule 42)."""
     cdef uint32_t i
     for i in range(node.num_inputs):
         drop(m.live, &it.slots[node.slot + i])
@@ -199,7 +201,7 @@ cdef inline void start_iteration(Machine* m, Frame* frame) noexcept nogil:
 
 
 cdef inline void report_finals(Machine* m, Frame* frame) noexcept nogil:
-    """Pass the values that the frame collected to its finals, which then run in the parent iteration."""
+    """Pass the values collected by a frame to its finals, which then run in the parent iteration."""
     cdef uint32_t i
     cdef Node* node
     cdef Value value
@@ -216,7 +218,7 @@ cdef inline void report_finals(Machine* m, Frame* frame) noexcept nogil:
 
 
 cdef inline void report_dead_exits(Machine* m, Frame* frame) noexcept nogil:
-    """Send the Exits that were dead in the last iteration (rules 13 and 14)."""
+    """Send the Exits dead in the last iteration (rules 13 and 14)."""
     cdef uint32_t i
     for i in range(frame.type.num_exits):
         if frame.exits[i] == frame.started - 1:
@@ -224,7 +226,7 @@ cdef inline void report_dead_exits(Machine* m, Frame* frame) noexcept nogil:
 
 
 cdef inline void end_frame(Machine* m, Frame* frame) noexcept nogil:
-    """Delete a frame that is done, telling the parent iteration first (rule 28)."""
+    """Delete a finished frame, after the reports to the parent iteration (rule 28)."""
     cdef Iteration* parent = frame.parent
     if parent == NULL:
         m.root = NULL
@@ -242,7 +244,7 @@ cdef inline bint is_done(const Iteration* it) noexcept nogil:
 
 
 cdef inline void settle(Machine* m, Frame* frame) noexcept nogil:
-    """End all iterations at the old end of a frame that are done, then the frame, then look at its parent."""
+    """End all finished iterations at the old end of a frame, then the frame, then look at its parent."""
     cdef Iteration* parent
     while True:
         # Iterations end in the order in which they began, even if younger ones are done earlier: so the chain is the
@@ -263,7 +265,7 @@ cdef inline void settle(Machine* m, Frame* frame) noexcept nogil:
 
 
 cdef inline void complete(Machine* m, Iteration* it) noexcept nogil:
-    """Count an instance as finished; nothing of it may be touched afterwards."""
+    """Count an instance as finished; nothing of the instance may be touched afterwards."""
     it.outstanding -= 1
     if it.outstanding == 0 and it == it.frame.oldest:
         settle(m, it.frame)

@@ -1,9 +1,9 @@
 """Admission of loop iterations under a memory limit: as many run at once as a device's pool has room for.
 
 The bytes of an iteration are counted on an account of its own. The first iteration of a loop runs alone. From then on
-the largest iteration so far is the estimate of a further one, and is reserved for it when it begins. In a backward
-loop, which reads the values saved by another loop, the second iteration runs alone as well: the first one often finds
-zeros where others find values. See docs/design/0011-memory-limits.md.
+the largest iteration so far is the estimate of a further iteration, and is reserved when that iteration begins. In a
+backward loop, which reads the values saved by another loop, the second iteration runs alone as well: the first often
+finds zeros where others find values. See docs/design/0011-memory-limits.md.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -27,7 +27,7 @@ cdef struct MemoryGate:
 
 
 cdef inline Account* account_of(const Iteration* it) noexcept nogil:
-    """Return the account of an iteration, or of the nearest enclosing iteration that has one; NULL outside loops."""
+    """Return the account of an iteration, or of the nearest enclosing iteration with an account; NULL outside loops."""
     while it.account == NULL and it.frame.parent != NULL:
         it = it.frame.parent
     return <Account*>it.account
@@ -43,7 +43,7 @@ cdef inline int64_t reserved_around(const Account* account) noexcept nogil:
 
 
 cdef inline bint is_oldest(const Iteration* it) noexcept nogil:
-    """Return True if an iteration is the oldest one of its frame, as are all iterations around it."""
+    """Return True if an iteration is the oldest of its frame, as are all iterations around it."""
     while it.frame.parent != NULL:
         if it != it.frame.oldest:
             return False
@@ -61,7 +61,8 @@ cdef inline bint is_backward(const Iteration* it) noexcept nogil:
 
 
 cdef inline bint admits_iteration(const MemoryGate* gate, const Frame* frame) noexcept nogil:
-    """Return True if the next iteration of a frame may begin: it fits beside the used and the reserved bytes."""
+    """Return True if the next iteration of a frame may begin: the estimate fits beside the used and the reserved bytes.
+    """
     cdef int64_t need = gate.iteration_bytes[frame.type - gate.frames]
     if frame.alive == 0:
         return True  # without a running iteration the loop would never go on, nor release memory
@@ -103,7 +104,7 @@ cdef inline void release_frame(MemoryGate* gate, Frame* frame) noexcept nogil:
 
 
 cdef inline void begin_iteration(MemoryGate* gate, Iteration* it) noexcept nogil:
-    """Open the account of an iteration that begins, with the estimate as its expected bytes."""
+    """Open the account of an iteration at its begin, with the estimate as its expected bytes."""
     cdef int64_t need = gate.iteration_bytes[it.frame.type - gate.frames]
     release_frame(gate, it.frame)
     it.account = open_account(gate.store, account_of(it), max(need, 0))
@@ -112,7 +113,7 @@ cdef inline void begin_iteration(MemoryGate* gate, Iteration* it) noexcept nogil
 cdef inline void end_iteration(MemoryGate* gate, Iteration* it) noexcept nogil:
     """Close the account of an iteration, and update the estimate.
 
-    The last iteration only finds that the loop is over, so its bytes are no estimate of others.
+    The last iteration only finds the loop over, so its bytes are no estimate of others.
     """
     cdef int64_t* need = &gate.iteration_bytes[it.frame.type - gate.frames]
     if it.account == NULL:

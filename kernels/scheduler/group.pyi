@@ -9,7 +9,7 @@ from .plan import CompiledPlan
 from .rendezvous import RemoteChannel, Rendezvous
 
 class PeerWait(NamedTuple):
-    """An instance that waits for a peer: a Recv for its message, or a Send for the transport to take its message."""
+    """An instance waiting for a peer: a Recv for its message, or a Send for the transport to take its message."""
 
     tag: str
     channel: RemoteChannel
@@ -17,7 +17,7 @@ class PeerWait(NamedTuple):
     is_sent: bool
 
 class MachineGroup:
-    """One execution of a partitioned step; `fetches` maps each fetch to a machine and the number of its fetch there."""
+    """An execution of a partitioned step; `fetches` maps each fetch to a machine and the number of its fetch there."""
 
     rendezvous: Rendezvous
 
@@ -69,7 +69,7 @@ class MachineGroup:
 
     @property
     def swaps(self) -> list[Any]:
-        """Swappers of the machines, except machines without one."""
+        """Swappers of the machines with a swapper."""
 
     @property
     def done(self) -> bool:
@@ -77,18 +77,18 @@ class MachineGroup:
 
     @property
     def can_progress(self) -> bool:
-        """True if a drain would find ready instances, or parked ones that may find released memory."""
+        """True if a drain would find ready instances, or parked instances for which memory may have been released."""
 
     @property
     def blocked_on_memory(self) -> bool:
-        """True if the step waits for memory that only others can release; a message of a peer may release some too."""
+        """True if the step waits for memory to be released by others; a message of a peer may release some too."""
 
     def fail_out_of_memory(self) -> None:
         """Fail the step, because no memory will be released for its parked instances."""
 
     @property
     def stuck(self) -> bool:
-        """True if a step that is done has instances that wait for messages, or messages for no instance."""
+        """True if a finished step has instances waiting for messages, or messages without an instance."""
 
     @property
     def pending(self) -> int:

@@ -1,7 +1,7 @@
 """Group of the step machines of a partitioned step, one for each device, with the interface of a single StepMachine.
 
-Each machine has its own queue, frames and windows; machines communicate only through the rendezvous. A message that
-makes an instance ready wakes its machine. A drain visits awake machines in the order in which they were woken: each
+Each machine has its own queue, frames and windows; machines communicate only through the rendezvous. A message wakes
+the machine of an instance made ready. A drain visits awake machines in the order in which they were woken: each
 runs, in a private context of its device, until nothing is ready there or the time is over.
 
 See docs/design/0009-devices.md.
@@ -27,7 +27,7 @@ cdef extern from "<fenv.h>" nogil:
 
 
 class PeerWait(namedtuple("PeerWait", "tag channel peer is_sent")):
-    """An instance that waits for a peer: a Recv for its message, or a Send for the transport to take its message.
+    """An instance waiting for a peer: a Recv for its message, or a Send for the transport to take its message.
 
     Attributes
     ----------
@@ -47,12 +47,12 @@ class PeerWait(namedtuple("PeerWait", "tag channel peer is_sent")):
 
 
 cdef class MachineGroup:
-    """One execution of a partitioned step.
+    """An execution of a partitioned step.
 
     Parameters
     ----------
     machines : list of StepMachine
-        One for each device with operations of the step; all share `rendezvous`.
+        A machine for each device with operations of the step; all share `rendezvous`.
     contexts : list of KernelContexts
         Of the devices, in the same order.
     rendezvous : Rendezvous
@@ -63,7 +63,7 @@ cdef class MachineGroup:
     -----
     Tickets of asynchronous instances are pairs (machine, ticket there).
 
-    If the rendezvous has remote channels, the group is one task's part of a step: it is not done while it waits for peers.
+    If the rendezvous has remote channels, the group is a task's part of a step, and not done while waiting for peers.
     """
 
     cdef object __weakref__
@@ -99,7 +99,7 @@ cdef class MachineGroup:
         Raises
         ------
         BaseException
-            An error of a kernel that is no Exception, such as KeyboardInterrupt; the step has then failed.
+            An error of a kernel outside the class Exception, such as KeyboardInterrupt; the step has then failed.
         """
         cdef double deadline = now() + seconds
         cdef int budget = SLICE  # instances until a look at the clock; shared by all visits, most of which are short
@@ -127,7 +127,8 @@ cdef class MachineGroup:
         return 0
 
     cdef bint _ask_workers(self, double deadline) except -1:
-        """Deliver the results of workers; if there are none, wait a while for one. Return True if any was delivered."""
+        """Deliver the results of workers; if there are none, wait a while for some. Return True if any was delivered.
+        """
         busy = [i for i, each in enumerate(self.machines) if each.offloaded]
         for patience in (0.0, PATIENCE):
             for i in busy:
@@ -149,7 +150,7 @@ cdef class MachineGroup:
         return False
 
     cdef bint _retry_parked(self) except -1:
-        """Retry a parked instance of one machine if no machine has other work under way; return True if one fits."""
+        """Retry a parked instance of a machine if no machine has other work under way; return False if none fits."""
         if not self.limited or self.offloaded or self.pending:
             return False
         for i in self.limited:
@@ -159,7 +160,7 @@ cdef class MachineGroup:
         return False
 
     cdef int _visit(self, int i, double deadline, int budget) except -1:
-        """Run a machine by `StepMachine.visit`, in its context, and wake it again if instances are left."""
+        """Run a machine by `StepMachine.visit`, in its context, and wake the machine again if instances are left."""
         cdef StepMachine machine = <StepMachine>self.machines[i]
         context = self.private[i]
         if context is None:
@@ -174,7 +175,7 @@ cdef class MachineGroup:
             self._look_after(machine)
 
     cdef int _look_after(self, StepMachine machine) except -1:
-        """Stop all machines when one has failed (rule 44). Two frames with one id are a failure too."""
+        """Stop all machines after a failure (rule 44). Two frames with the same id are a failure too."""
         if self.rendezvous.table.id_collision:
             machine.abort(RuntimeError("internal error: two frames of different loops or iterations have one id"))
         if machine.failure is not None and self.failed is None:
@@ -247,7 +248,7 @@ cdef class MachineGroup:
 
     @property
     def swaps(self):
-        """Swappers of the machines, except machines without one."""
+        """Swappers of the machines with a swapper."""
         return [(<StepMachine>each).swap for each in self.machines if (<StepMachine>each).swap is not None]
 
     @property
@@ -257,12 +258,13 @@ cdef class MachineGroup:
 
     @property
     def can_progress(self):
-        """True if a drain would find ready instances, or parked ones that may find released memory."""
+        """True if a drain would find ready instances, or parked instances for which memory may have been released."""
         return any([(<StepMachine>each).is_ready() for each in self.machines])
 
     @property
     def blocked_on_memory(self):
-        """True if the step waits for memory that only others can release; a message of a peer may release some too."""
+        """True if the step waits for memory to be released by others; a message of a peer may release some too.
+        """
         if self.failed is not None or self.offloaded or self.pending or self.rendezvous.awaits_peers:
             return False
         return any([self.machines[i].blocked_on_memory for i in self.limited])
@@ -285,9 +287,9 @@ cdef class MachineGroup:
 
     @property
     def stuck(self):
-        """True if a step that is done has Recvs or messages left over, which is an internal error.
+        """True if a finished step has Recvs or messages left over, which is an internal error.
 
-        A part of a step that waits for a silent peer is not done, so it is never stuck.
+        A part of a step waiting for a silent peer is not done, so never stuck.
         """
         return self.failed is None and self.done and self.rendezvous.waiting > 0
 
@@ -346,7 +348,7 @@ cdef class MachineGroup:
         return tag, <int>end.key.channel, bool(end.sends), text
 
     cdef list _channel_lines(self):
-        """Return a line for each end of a channel that waits for the other."""
+        """Return a line for each channel end waiting for its other end."""
         lines = []
         for tag, channel, sends, text in self._ends():
             remote = self.rendezvous.remote.get(channel)

@@ -1,8 +1,8 @@
 """A step machine whose memory has a limit: instances wait for room, and iterations begin as memory allows.
 
 An instance whose allocation is refused has done nothing; it is parked with its inputs where they are, and tried again
-when there is room for it: instances of backward loops first, older iterations before younger ones. An allocation of a
-younger one must leave the room that the older ones wait for. See docs/design/0011-memory-limits.md.
+when there is room: instances of backward loops first, older iterations before younger iterations. An allocation
+of a younger iteration must leave room for the older iterations. See docs/design/0011-memory-limits.md.
 """
 
 from bisect import insort
@@ -59,7 +59,7 @@ cdef class Parked:
 
 
 cdef class LimitedMachine(StepMachine):
-    """One execution of a compiled plan within the limit of the context's pool; see `StepState` for the parameters."""
+    """An execution of a compiled plan within the limit of the context's pool; see `StepState` for the parameters."""
 
     def __cinit__(self, *args, **kwargs):
         cdef Pool pool = self.step.contexts.pool
@@ -107,12 +107,12 @@ cdef class LimitedMachine(StepMachine):
 
     @property
     def blocked_on_memory(self):
-        """True if the step waits for memory that only others can release."""
+        """True if the step waits for memory to be released by others."""
         return self.failure is None and len(self.parked) > 0 and self._is_idle()
 
     def retry_parked(self):
-        """Make ready the oldest parked instance that fits although others wait for the memory; return True if there is
-        one.
+        """Make ready the oldest fitting parked instance, although others wait for the memory; return False if none
+        fits.
 
         Nothing else can go on at that time.
         """
@@ -126,7 +126,7 @@ cdef class LimitedMachine(StepMachine):
     def fail_out_of_memory(self):
         """Fail the step, because no memory will be released for its parked instances.
 
-        A native program among them is given up instead: its loop takes memory bit by bit, and may wait for it.
+        A native program among them is given up instead: its loop takes memory bit by bit, and may wait for more.
         """
         cdef Parked oldest
         if self.failure is None and self.parked and not self._give_up_program():
@@ -134,7 +134,9 @@ cdef class LimitedMachine(StepMachine):
             StepState._fail(self, oldest.ready, self._no_room(oldest.need))
 
     cdef bint _give_up_program(self) except -1:
-        """Make a parked native program ready, to report that it did not run; return False if there is none."""
+        """Make a parked native program ready, to report that the program did not run; return False if no program is
+        parked.
+        """
         cdef Parked each
         for i, each in enumerate(self.parked):
             if self.compiled.plan.nodes[each.ready.node].type == "Native":
@@ -168,7 +170,7 @@ cdef class LimitedMachine(StepMachine):
         return cost
 
     cdef int _fail(self, Ready ready, object exception) except -1:
-        """Park an instance that was refused memory; else keep the error and stop."""
+        """Park an instance if memory was refused; else keep the error and stop."""
         if self.failure is None and isinstance(exception, MemoryError):
             if self._parks(ready, exception):
                 return 0
@@ -179,7 +181,7 @@ cdef class LimitedMachine(StepMachine):
         return StepState._fail(self, ready, exception)
 
     cdef bint _parks(self, Ready ready, object exception) except -1:
-        """Return True if an instance can be tried again; then it is parked, or will be when it has ended."""
+        """Return True if an instance can be tried again; the instance is then parked now, or at its end."""
         cdef Node* node = &self.machine.table.nodes[ready.node]
         if node.kind == KERNEL and not self.compiled.plan.nodes[ready.node].retry:
             return False
@@ -190,7 +192,7 @@ cdef class LimitedMachine(StepMachine):
         return self.refused
 
     cdef int _park(self, Ready ready, int64_t need) except -1:
-        """Park an instance until there is room for it; drop its outputs so far."""
+        """Park an instance until there is room; drop its outputs so far."""
         cdef Parked parked = Parked()
         cdef uint32_t o
         for o in range(self.machine.table.nodes[ready.node].num_outputs):
@@ -214,12 +216,12 @@ cdef class LimitedMachine(StepMachine):
         return 0
 
     cdef int64_t _limit_for(self, Ready ready) except? -1:
-        """Return the bytes that `Budget.live` may reach while an instance runs: the limit, less the bytes kept for
+        """Return the upper bound of `Budget.live` while an instance runs: the limit, less the bytes kept for
         others.
 
-        Two amounts are for others. The bytes that their accounts reserve: the oldest iteration may take even those,
-        because everything else waits for it in the end. And the need of parked instances that are older: the largest
-        only, as they are tried one after the other and each releases the memory it took.
+        Two amounts are for others. First, the bytes reserved by their accounts: the oldest iteration may take even
+        these bytes, because everything else waits for this iteration in the end. Second, the largest need of the older
+        parked instances: only the largest, as they are tried one after the other and each releases the memory taken.
         """
         cdef Store* store = self.gate.store
         cdef Iteration* it = ready.iteration
@@ -236,7 +238,7 @@ cdef class LimitedMachine(StepMachine):
         return limit
 
     cdef bint _collect(self, double patience, double deadline) except -1:
-        """Make instances ready: parked ones for which memory was released, or consumers of work that workers have done.
+        """Make instances ready: parked instances for which memory was released, or consumers of work done by workers.
         """
         if self.failure is not None:
             return False
@@ -245,7 +247,7 @@ cdef class LimitedMachine(StepMachine):
         return self.rendezvous is None and self.retry_parked()
 
     cdef bint _find_room(self) except -1:
-        """Make ready one instance or iteration for which there is room by now; return True if there is one."""
+        """Make ready an instance or iteration for which there is room by now; return False if there is none."""
         cdef Parked each
         if self.seen == self.gate.store.budget.given:
             return False  # no memory was freed since the last look
@@ -260,7 +262,7 @@ cdef class LimitedMachine(StepMachine):
         return False
 
     cdef bint _reopen(self, bint backward) except -1:
-        """Start the next iteration of a loop for which there is room by now; return True if there is one."""
+        """Start the next iteration of a loop for which there is room by now; return False if there is none."""
         cdef Frame* frame = self.gate.held
         while frame != NULL:
             if is_backward(frame.oldest) == backward and admits_iteration(&self.gate, frame):

@@ -1,8 +1,8 @@
-"""Lines of an operation's instances that wait for the same resource in order.
+"""Lines of an operation's instances waiting for the same resource in order.
 
 All iterations of a loop taking from a queue come to its line at once, where all except the first can only wait; yet
-each costs a future, a task and three turns of the event loop. So once an instance waits for a resource that serves in
-order (``in_order`` of its awaitable), later instances of its operation stay in the machine until it is over, and come
+each costs a future, a task and three turns of the event loop. So once an instance waits for a resource served in order
+(``in_order`` of its awaitable), later instances of its operation stay in the machine until the wait is over, and come
 to the queue one after another: elements available by then they take at once. Only instances of other operations may
 come between.
 """
@@ -34,7 +34,7 @@ cdef inline uint64_t _resource_of(Machine* m, Ready ready) noexcept:
 
 
 cdef dict open_line(dict lines, Machine* m, Ready ready):
-    """Open a line for later instances of an operation after an instance that waits; return the lines, by node."""
+    """Open a line for later instances of an operation after a waiting instance; return the lines, by node."""
     cdef OperationLine line = OperationLine()
     lines = {} if lines is None else lines
     if ready.node not in lines:
@@ -44,7 +44,7 @@ cdef dict open_line(dict lines, Machine* m, Ready ready):
 
 
 cdef bint stands_behind(dict lines, Machine* m, Ready ready) except -1:
-    """Add an instance to the line of its operation if both wait for the same resource; return True if it was added."""
+    """Add an instance to the line of its operation if both wait for the same resource; return False if not added."""
     cdef OperationLine line = lines.get(ready.node)
     cdef _Behind one
     if line is None or line.front == ready.iteration or line.resource != _resource_of(m, ready):

@@ -1,4 +1,4 @@
-"""The log of one step: spans for a Recorder, and at times the bytes in use. See docs/design/0004-seeing-a-step.md."""
+"""The log of a step: spans for a Recorder, and at times the bytes in use. See docs/design/0004-seeing-a-step.md."""
 
 from libc.stdint cimport int64_t
 
@@ -14,7 +14,7 @@ cdef enum:
 
 
 cdef class Log:
-    """The part of a trace that belongs to one step."""
+    """The part of a trace for a single step."""
 
     cdef Span begin(self, Ready ready, int64_t begin, int stream) noexcept:
         """Return the span of an instance, without its end."""
@@ -25,7 +25,7 @@ cdef class Log:
         return span
 
     cdef int end(self, Span span, object path) except -1:
-        """Record a span, which ends now unless it has an end; its iteration may be gone."""
+        """Record a span, which ends now unless its end is set; its iteration may be gone."""
         if span.end == 0:
             span.end = nanoseconds()
         if self.spans % LOOKS == 0 or self.machine.root == NULL:
@@ -35,7 +35,7 @@ cdef class Log:
         return self.recorder.put(span, path)
 
     cdef int put(self, Ready ready, int64_t begin, int stream) except -1:
-        """Record an instance that ends now and is still outstanding."""
+        """Record an instance which ends now and is still outstanding."""
         return self.end(self.begin(ready, begin, stream), frame_path_of(ready.iteration.frame, self.compiled))
 
 

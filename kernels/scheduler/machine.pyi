@@ -1,9 +1,9 @@
-"""Step machine: one execution of a compiled plan."""
+"""Step machine: an execution of a compiled plan."""
 
 from .state import StepState
 
 class StepMachine(StepState):
-    """One execution of a compiled plan; see `StepState` for the parameters."""
+    """An execution of a compiled plan; see `StepState` for the parameters."""
 
     def drain(self, seconds: float) -> bool:
         """Run ready instances until there are none, or for about `seconds`; return whether more are ready."""

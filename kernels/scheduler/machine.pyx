@@ -1,6 +1,6 @@
 """The step machine: takes ready instances off the queue and runs them until there are none.
 
-Instances that need no Python run in ``primitives`` and ``delivery``. Here are kernels: by NumPy's inner loops,
+Instances without Python run in ``primitives`` and ``delivery``. Here are kernels: by NumPy's inner loops,
 written in Python, or asynchronous. Long work of a C kernel goes to the workers, and its results are collected
 while draining.
 
@@ -38,12 +38,12 @@ import_array()
 
 
 cdef class StepMachine(StepState):
-    """One execution of a compiled plan; see `StepState` for the parameters."""
+    """An execution of a compiled plan; see `StepState` for the parameters."""
 
     def drain(self, double seconds):
         """Run ready instances until there are none, or for about `seconds`.
 
-        Kernels see the caller's context: call it by `KernelContexts.run`.
+        Kernels see the caller's context: call this method by `KernelContexts.run`.
 
         Returns
         -------
@@ -74,7 +74,8 @@ cdef class StepMachine(StepState):
         return not self.offloaded or self.workers.arm(&self.inbox, descriptor)
 
     cdef int visit(self, double deadline, int budget) except -1:
-        """Run ready instances until there are none or it is `deadline`, looking at the clock when `budget` is spent.
+        """Run ready instances until there are none or the time is `deadline`, looking at the clock when `budget` is
+        spent.
 
         Returns
         -------
@@ -148,7 +149,7 @@ cdef class StepMachine(StepState):
         return SLICE
 
     cdef int _give_up(self, Ready ready, object exception) except -1:
-        """Drop the outputs of a kernel that raised, and fail the step."""
+        """Drop the outputs of a kernel after its exception, and fail the step."""
         self.work.compute = NULL
         Py_CLEAR(self.work.kept)
         drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
@@ -188,7 +189,7 @@ cdef class StepMachine(StepState):
         return self._run_again(ready)
 
     cdef bint _wants_python(self, Ready ready) except -1:
-        """Return True if the C kernel of an instance has declined it; later calls return False."""
+        """Return True if the C kernel has declined an instance; later calls return False."""
         key = (<uint64_t>ready.iteration, ready.node)
         found = key in self.declined
         if found:
@@ -196,7 +197,7 @@ cdef class StepMachine(StepState):
         return found
 
     cdef int _finish_later(self, Ready ready, object unfinished, bint at_once=True) except -1:
-        """Run an instance again, by a C kernel that continues its unfinished work."""
+        """Run an instance again, to continue its unfinished work by a C kernel."""
         drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
         self.unfinished = self.unfinished or {}
         self.unfinished[<uint64_t>ready.iteration, ready.node] = unfinished
@@ -211,7 +212,7 @@ cdef class StepMachine(StepState):
         return unfinished is not None
 
     cdef int _run_python(self, Ready ready) except -1:
-        """Run an instance by its Python kernel; outputs of a C kernel that has declined it are dropped."""
+        """Run an instance by its Python kernel; outputs of a C kernel which has declined are dropped."""
         drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
         result = self._call(ready)
         if self.failure is None:
@@ -221,7 +222,7 @@ cdef class StepMachine(StepState):
         return SLICE
 
     cdef object _call(self, Ready ready):
-        """Call a Python kernel, or its continuation where it has waited for its inputs."""
+        """Call a Python kernel, or its continuation after a wait for inputs."""
         if not self.resumed or (key := (<uint64_t>ready.iteration, ready.node)) not in self.resumed:
             return call_kernel(&self.machine, ready, self.arguments, self.compiled, self.step, self._left())
         result = self.resumed[key]()  # if that is refused memory it is called again
@@ -262,7 +263,7 @@ cdef class StepMachine(StepState):
         return SLICE
 
     cdef int _hand_over(self, Ready ready, Node* node) except -1:
-        """Submit the work that a kernel left to the workers; return the cost in units of the budget."""
+        """Submit the work left by a kernel to the workers; return the cost in units of the budget."""
         cdef OffloadedWork offload = new_offloaded_work(&self.machine, ready, node, &self.work, self.compiled)
         self.work.compute = NULL
         self.offloaded.add(offload)
@@ -271,7 +272,7 @@ cdef class StepMachine(StepState):
         return LOOP_COST
 
     cdef bint _collect(self, double seconds, double deadline) except -1:
-        """Deliver the results of the workers, waiting for some time if there are none; return True if there was one."""
+        """Deliver the results of the workers, waiting for some time if there are none; return True if results came."""
         cdef Task* task
         cdef bint any
         if not self.offloaded:
@@ -285,7 +286,7 @@ cdef class StepMachine(StepState):
         return any
 
     cdef int _return(self, OffloadedWork offload) except -1:
-        """Deliver the results of one worker's task."""
+        """Deliver the results of a worker's task."""
         unpack(&self.machine, offload)
         self.offloaded.discard(offload)
         try:

@@ -1,4 +1,4 @@
-"""OpTask: a waiting operation instance, as the tools of asyncio see one."""
+"""OpTask: a waiting operation instance, as seen by the tools of asyncio."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,25 +6,25 @@ from contextvars import Context
 from typing import Any, TextIO
 
 class OpTask(asyncio.Future[Any]):
-    """An operation instance that waits for a future.
+    """An operation instance waiting for a future.
 
-    Await it, cancel it, pass it to ``asyncio.wait`` or ``gather`` like a Task; ``asyncio.all_tasks()`` lists it until
-    it is done. Only its owner and the tasks that await it keep it alive.
+    An OpTask can be awaited, cancelled and passed to ``asyncio.wait`` or ``gather`` like a Task;
+    ``asyncio.all_tasks()`` lists each OpTask until its end. Only the owner and awaiting tasks keep an OpTask alive.
 
     Parameters
     ----------
     source : asyncio.Future
-        Future of the running loop for which the instance waits. Cancelling the OpTask cancels it.
+        Future of the running loop for which the instance waits. Cancelling the OpTask cancels this future.
     name : str
         The instance: ``node@frame/iteration``.
     convert : callable, optional
         Makes the result from the source's; called in the context of the OpTask's creator.
     give_up : callable, optional
-        Called instead if the OpTask is cancelled, even if the source had its result by then.
+        Called instead for a cancelled OpTask, even if the source had its result by then.
     is_over : callable, optional
         True if the step is about to cancel the instance; then `give_up` is called as after a cancellation.
     finished : callable, optional
-        Called with the OpTask as soon as it is done, not a turn of the event loop later as callbacks are.
+        Called with the OpTask as soon as done, not a turn of the event loop later as callbacks are.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class OpTask(asyncio.Future[Any]):
         finished: Callable[[OpTask], object] | None = None,
     ) -> None: ...
     def get_name(self) -> str:
-        """Return the task's name, ``node@frame/iteration`` unless it was renamed."""
+        """Return the task's name, ``node@frame/iteration`` unless renamed."""
 
     def set_name(self, value: object) -> None:
         """Set the name."""
@@ -75,14 +75,15 @@ class OpTask(asyncio.Future[Any]):
     def cancel(self, msg: Any | None = None) -> bool:
         """Ask the source to be cancelled; False if this is done already.
 
-        As with a Task it is not cancelled at once, and never if the source is a task that suppresses cancellation.
+        As with a Task the cancellation does not happen at once, and never if the source is a task which suppresses
+        cancellation.
         """
 
     def cancelling(self) -> int:
         """Return the number of requests to cancel, less the number taken back."""
 
     def uncancel(self) -> int:
-        """Take one request to cancel back; return how many are left."""
+        """Take a request to cancel back; return the number of requests left."""
 
 def start_task(
     awaitable: Any,
@@ -90,7 +91,7 @@ def start_task(
     is_over: Callable[[], bool] | None = None,
     finished: Callable[[asyncio.Task[Any] | OpTask], object] | None = None,
 ) -> asyncio.Task[Any] | OpTask:
-    """Start an awaitable as a task of the running loop: an OpTask if it only waits for a future of the loop.
+    """Start an awaitable as a task of the running loop: an OpTask if the awaitable only waits for a future of the loop.
 
     ``finished(task)`` is called when the task is done, never before this returns.
     """

@@ -1,8 +1,8 @@
 """OpTask: a waiting operation instance, with the interface of a task for the tools of asyncio.
 
-An instance waiting for a future needs no coroutine and no turn of the event loop. But tools for tasks should still find
-it: a debugger that lists them, ``asyncio.run`` that cancels the rest, a scope that cancels its tasks. They accept any
-object with a Task's methods, and a few of its private fields.
+An instance waiting for a future needs no coroutine and no turn of the event loop. But tools for tasks should still
+find such an instance: a debugger to list tasks, ``asyncio.run`` to cancel the rest, a scope to cancel its tasks. They
+accept any object with a Task's methods, and a few of its private fields.
 """
 
 import sys
@@ -14,7 +14,7 @@ from tagloom.kernels.core.async_result cimport AsyncResult
 
 
 class OpTask(Future):
-    """An operation instance that waits for a future."""
+    """An operation instance waiting for a future."""
 
     __slots__ = (
         "_context",
@@ -124,7 +124,9 @@ class OpTask(Future):
 
 
 def _storable(error):
-    """Return an error that a future can hold: any but StopIteration, which would end a generator instead."""
+    """Return an error in a form which a future can hold: any error but StopIteration, which would end a generator
+    instead.
+    """
     if not isinstance(error, StopIteration):
         return error
     wrapped = RuntimeError("StopIteration was raised")

@@ -3,7 +3,7 @@
 from typing import Any
 
 class CompiledPlan:
-    """The tables of a plan; ValueError if it is not well formed."""
+    """The tables of a plan; ValueError for a plan which is not well formed."""
 
     def __init__(self, plan: Any, settings: Any = ...) -> None: ...
     def loop_counts(self) -> list[dict[str, Any]]:

@@ -84,34 +84,37 @@ cdef class CompiledPlan:
 
 
     def loop_counts(self):
-        """Return the counters of each frame since the last step that ran alone.
+        """Return the counters of each frame since the last step which ran alone.
 
         Returns
         -------
         list of dict
-            The fields of LoopCounts; ``last``, how often each NextIteration was its iteration's last; ``native_runs`` and
-            ``native_starts``, how often the loop ran as a native program, and the iterations that it began then;
-            ``not_native``, why it did not the last time, or None; ``called``, the operations whose Python kernels its
-            program called.
+            The fields of LoopCounts; ``last``, how often each NextIteration was its iteration's last; ``native_runs``
+            and ``native_starts``, how often the loop ran as a native program, and the iterations begun by these runs;
+            ``not_native``, why the last run was not native, or None; ``called``, the operations whose Python kernels
+            its program called; ``untraced``, for each of these why the kernel did not become steps; ``traced``, the
+            operations whose kernels did.
         """
         native = {name: counts for program in self.programs for name, counts in program.counts.items()}
         names = [frame.name for frame in self.plan.frames]
-        notes = {program.program.name: (program.reason, getattr(program, "called", ())) for program in self.programs}
-        unknown = None, ()
+        notes = {
+            each.program.name: {"not_native": each.reason, **_kernels_of(each)} for each in self.programs
+        }
+        unknown = {"not_native": None, **_kernels_of(None)}
         return [
             _counts(&self.table.frames[i], native.get(names[i], (0, 0)), notes.get(names[i], unknown))
             for i in range(self.table.num_frames)
         ]
 
     def clusters(self):
-        """Return for each cluster its NativeProgram, its runs since the last step that ran alone, and the reason if the
-        last run was left to the step machine, or None.
+        """Return for each cluster its NativeProgram, its runs since the last step which ran alone, and the reason if
+        the last run was left to the step machine, or None.
         """
         programs = [each for each in self.programs if each.program.is_cluster]
         return [(each.program, each.runs, each.reason) for each in programs]
 
     cdef int join(self) except -1:
-        """Count a step in; if it is alone, all loops are counted anew."""
+        """Count a step in; if the step is alone, all loops are counted anew."""
         cdef FrameType* frame
         cdef uint32_t i
         self.running += 1
@@ -139,7 +142,8 @@ cdef class CompiledPlan:
         return 0
 
     def _not_native(self, frame):
-        """Return why a loop did not run natively: the compiler's reason, or that of its program; None if unknown."""
+        """Return why a loop did not run natively: the reason of the compiler or of the loop's program; None if unknown.
+        """
         for program in self.programs:
             if program.program.name == self.plan.frames[frame].name and program.reason is not None:
                 return program.reason
@@ -147,13 +151,24 @@ cdef class CompiledPlan:
         return next((node.origin.not_native for node in tests if node.origin is not None), None)
 
 
-cdef dict _counts(const FrameType* frame, tuple native, tuple notes):
-    """Return the counters of a frame, with the native runs of its loop, the iterations begun in them, the reason why it
-    did not run natively, and the operations whose Python kernels it called.
+cdef dict _kernels_of(program):
+    """Return the operations whose Python kernels a program calls, why it does, and those whose kernels are steps."""
+    called = getattr(program, "called", ())
+    reasons = getattr(program, "untraced", {})
+    return {
+        "called": called,
+        "untraced": tuple([reasons.get(name, "") for name in called]),
+        "traced": getattr(program, "traced", ()),
+    }
+
+
+cdef dict _counts(const FrameType* frame, tuple native, dict notes):
+    """Return the counters of a frame, with the native runs of its loop, the iterations begun in them, the reason why
+    the loop did not run natively, and notes on its Python kernels.
     """
     last = [frame.last[i] for i in range(frame.num_nexts)]
-    found = {"last": last, "native_runs": native[0], "native_starts": native[1], "not_native": notes[0], "called": notes[1]}
-    return {**frame.counts, **found}
+    found = {"last": last, "native_runs": native[0], "native_starts": native[1]}
+    return {**frame.counts, **found, **notes}
 
 
 cdef void _free_pool(Link* block) noexcept:
@@ -204,7 +219,7 @@ cdef int _build_outputs(CompiledPlan self) except -1:
 
 
 cdef int _build_frames(CompiledPlan self) except -1:
-    """Describe the frames, except for the fields that depend on their nodes."""
+    """Describe the frames, except for the fields depending on their nodes."""
     cdef FrameType* frame
     for i, source in enumerate(self.plan.frames):
         frame = &self.table.frames[i]
@@ -313,7 +328,7 @@ cdef int _build_types(CompiledPlan self) except -1:
 
 
 cdef int _build_feed_types(CompiledPlan self) except -1:
-    """Note the type of each feed: that of its FEED node, else the plan's."""
+    """Note the type of each feed: from its FEED node, else from the plan."""
     cdef uint32_t i
     self.table.feed_types = <uint16_t*>self.arena.take(self.table.num_feeds, sizeof(uint16_t))
     for i, dtype in enumerate(self.plan.feed_dtypes):
@@ -361,7 +376,7 @@ cdef int _build_templates(CompiledPlan self) except -1:
 
 
 cdef int _build_edges(CompiledPlan self) except -1:
-    """Lay out the edges, except those into SERIES_EXIT and TRIP_COUNT, which carry nothing."""
+    """Lay out the edges, except edges into SERIES_EXIT and TRIP_COUNT, which carry nothing."""
     cdef Table* table = &self.table
     cdef uint32_t at = 0
     cdef uint32_t control = 0
@@ -412,7 +427,7 @@ cdef int _build_constants(CompiledPlan self) except -1:
 
 
 cdef int _build_kernels(CompiledPlan self, switches) except -1:
-    """Point the nodes at their kernels, and at C kernels and inner loops where there are some that may be used."""
+    """Point the nodes at their kernels, and at C kernels and inner loops where available and allowed."""
     cdef Table* table = &self.table
     cdef Node* node
     for i, source in enumerate(self.plan.nodes):

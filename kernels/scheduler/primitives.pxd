@@ -1,4 +1,4 @@
-"""The primitives: nodes that the machine executes itself, without a kernel and without Python.
+"""The primitives: nodes executed by the machine itself, without a kernel and without Python.
 
 See docs/design/0003-step-machine.md.
 """
@@ -58,7 +58,7 @@ cdef inline void fire_switch(Machine* m, Iteration* it, const Node* node) noexce
 
 
 cdef inline void fire_merge(Machine* m, Iteration* it, const Node* node) noexcept nogil:
-    """Pass on the live input of the lowest number, and that number (rules 8 and 9)."""
+    """Pass on the live input of the lowest number, and this number (rules 8 and 9)."""
     cdef uint32_t i
     cdef uint32_t chosen = node.num_inputs
     for i in range(node.num_inputs):
@@ -76,7 +76,7 @@ cdef inline void fire_merge(Machine* m, Iteration* it, const Node* node) noexcep
 
 
 cdef inline Frame* child_frame(Machine* m, Iteration* it, const Node* node) noexcept nogil:
-    """Find or create the frame that an Enter leads to from this iteration, with its iteration 0 (rules 16 and 23)."""
+    """Find or create the child frame of an Enter in this iteration, with its iteration 0 (rules 16 and 23)."""
     cdef FrameType* type = &m.table.frames[node.child]
     cdef Frame* frame = it.children[type.rank]
     if frame != NULL:
@@ -97,7 +97,7 @@ cdef inline Frame* child_frame(Machine* m, Iteration* it, const Node* node) noex
 
 cdef inline void enter_invariant(
         Machine* m, Frame* frame, const Node* node, uint32_t number, Value value, bint dead) noexcept nogil:
-    """Keep an invariant for later iterations and deliver it to all existing ones (rules 29 and 30)."""
+    """Keep an invariant for later iterations and deliver the value to all existing iterations (rules 29 and 30)."""
     cdef Deferred* kept = &frame.invariants[frame.num_arrived]
     cdef Iteration* each = frame.oldest
     hold(m.live, &kept.value, value)
@@ -110,7 +110,7 @@ cdef inline void enter_invariant(
 
 
 cdef inline void fire_enter(Machine* m, Iteration* it, const Node* node, uint32_t number, bint dead) noexcept nogil:
-    """Bring a value, live or dead, into the child frame: into iteration 0, or into all if it is an invariant."""
+    """Bring a value, live or dead, into the child frame: into iteration 0, or an invariant into all iterations."""
     cdef Frame* frame = child_frame(m, it, node)
     cdef Value value
     if frame == NULL:
@@ -127,7 +127,8 @@ cdef inline void fire_enter(Machine* m, Iteration* it, const Node* node, uint32_
 
 
 cdef inline void fire_exit(Machine* m, Iteration* it, const Node* node, bint dead) noexcept nogil:
-    """Send a live value to the parent at once, one time in the frame's life; remember a dead one (rules 13 and 15)."""
+    """Send a live value to the parent at once, only once in the frame's life; remember a dead value (rules 13 and 15).
+    """
     cdef Frame* frame = it.frame
     if frame.exits[node.index] == LEFT:
         drop_inputs(m, it, node)
@@ -140,7 +141,7 @@ cdef inline void fire_exit(Machine* m, Iteration* it, const Node* node, bint dea
 
 
 cdef inline void fire_next(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
-    """Pass a value to the next iteration, starting it if the window has room, else wait for room (rules 32 and 33)."""
+    """Pass a value to the next iteration, which starts if the window has room, else wait for room (rules 32 and 33)."""
     cdef Frame* frame = it.frame
     cdef Deferred* deferred
     it.advanced += 1
@@ -163,7 +164,7 @@ cdef inline void fire_next(Machine* m, Iteration* it, const Node* node, uint32_t
 
 
 cdef inline void fire_loop_cond(Machine* m, Iteration* it, const Node* node) noexcept nogil:
-    """Pass the predicate on and note that the loop was live."""
+    """Pass the predicate on and mark the loop as live."""
     if it.slots[node.slot].form != SCALAR:
         m.trouble |= NOT_SCALAR
         return
@@ -175,7 +176,7 @@ cdef inline void fire_loop_cond(Machine* m, Iteration* it, const Node* node) noe
 
 
 cdef inline void fire_fetch(Machine* m, Iteration* it, const Node* node, bint dead) noexcept nogil:
-    """Keep a value for the caller; a dead one is kept as such (rule 20)."""
+    """Keep a value for the caller; a dead value is kept as such (rule 20)."""
     drop(m.live, &m.fetched[node.index])
     if not dead:
         m.fetched[node.index] = take(&it.slots[node.slot])
@@ -184,7 +185,7 @@ cdef inline void fire_fetch(Machine* m, Iteration* it, const Node* node, bint de
 
 
 cdef inline bint fire_recv(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
-    """Wait for a message, or forward the value received; return False if it is an array, which is still to be copied.
+    """Wait for a message, or forward the value received; return False for an array, which is still to be copied.
     """
     if it.pending[node.place].dead != ARRIVED:
         receive(m, it, number)
@@ -216,7 +217,7 @@ cdef inline void fire_dead(Machine* m, Iteration* it, const Node* node, uint32_t
 
 
 cdef inline bint fire_live(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
-    """Execute a live primitive; return False if the node is not one."""
+    """Execute a live primitive; return False if the node is not a primitive."""
     if node.kind == MERGE:
         fire_merge(m, it, node)
     elif node.kind == SWITCH or node.kind == SWITCH_N:
@@ -249,7 +250,7 @@ cdef inline bint fire_live(Machine* m, Iteration* it, const Node* node, uint32_t
 
 
 cdef inline bint resolve(Machine* m, Ready ready) noexcept nogil:
-    """Fire an instance that needs no Python; return False, with nothing done, if it needs Python.
+    """Fire an instance without Python; return False, with nothing done, if the instance needs Python.
 
     With NOT_SCALAR or NO_MEMORY in `m.trouble` afterwards the instance is still outstanding.
     """

@@ -1,7 +1,7 @@
-"""Queue of ready instances: a stack for those resolved at once, a ring for those that run a kernel.
+"""Queue of ready instances: a stack for instances resolved at once, a ring for instances with a kernel.
 
 With a seed everything goes through the ring and leaves it in random order (rule 51). Where memory is short the ring is
-left depth first, older iterations before younger ones: values that are used sooner are released sooner.
+left depth first, older iterations before younger iterations: values used sooner are released sooner.
 
 See docs/design/0003-step-machine.md.
 """
@@ -94,7 +94,7 @@ cdef inline bint push(Queue* queue, Ready ready, bint at_once) noexcept nogil:
 
 @cython.overflowcheck(False)
 cdef inline void bring_forward(Queue* queue) noexcept nogil:
-    """Exchange the oldest instance of the ring with a random one (xorshift)."""
+    """Exchange the oldest instance of the ring with a random instance (xorshift)."""
     queue.random ^= queue.random << 13
     queue.random ^= queue.random >> 7
     queue.random ^= queue.random << 17
@@ -142,7 +142,7 @@ cdef inline void prefer_older(Queue* queue) noexcept nogil:
 
 
 cdef inline bint pop_ring(Queue* queue, Ready* ready) noexcept nogil:
-    """Take an instance off the ring; return False if it is empty."""
+    """Take an instance off the ring; return False for an empty ring."""
     if queue.length == 0:
         return False
     if queue.random > DEPTH_FIRST:
@@ -160,7 +160,7 @@ cdef inline bint pop_ring(Queue* queue, Ready* ready) noexcept nogil:
 
 
 cdef inline bint pop_stack(Queue* queue, Ready* ready) noexcept nogil:
-    """Take an instance off the stack; return False if it is empty."""
+    """Take an instance off the stack; return False for an empty stack."""
     if queue.height == 0:
         return False
     queue.height -= 1

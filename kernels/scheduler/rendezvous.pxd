@@ -1,12 +1,14 @@
-"""The table in which the machines of a step meet: a message of one goes to another, in the same iteration of the same frame.
+"""The table in which the machines of a step meet: messages go from machine to machine, in the same iteration of the
+same frame.
 
-A channel is a Send and its Recv. Of the two instances of an iteration the first to come leaves an Endpoint here, and both
-stay outstanding until they meet; so no iteration that has an Endpoint here can end, and each channel has at most a window
-of iterations of them. An Endpoint owns the value that was sent and the key of the message, which is the same in every
-process. It refers to the instance that waits here, never to the sender's memory.
+A channel is a Send and its Recv. Of the two instances of an iteration the first to come leaves an Endpoint here, and
+both stay outstanding until they meet; so no iteration with an Endpoint here can end, and each channel has at most a
+window of iterations of them. An Endpoint owns the value sent and the key of the message, which is the same in every
+process. An Endpoint refers to the instance waiting here, never to the sender's memory.
 
-A channel may be remote: its other end is in another process, the *peer*. Its Sends go to the outbox, and are complete when a
-transport has taken their messages; messages of its peer are delivered, and wait here for their Recv, or for it to come.
+A channel may be remote: its other end is in another process, the *peer*. Its Sends go to the outbox, and are complete
+when a transport has taken their messages; messages of its peer are delivered, and wait here for their Recv, which may
+come later.
 
 See docs/design/0009-devices.md and docs/design/0054-endpoints.md.
 """
@@ -75,7 +77,7 @@ cdef struct RendezvousTable:
 
 
 cdef inline void wake_machine(RendezvousTable* rendezvous, Machine* m) noexcept nogil:
-    """Schedule a visit of a machine that has ready instances, unless one is scheduled already."""
+    """Schedule a visit of a machine with ready instances, unless a visit is scheduled already."""
     cdef uint32_t place = rendezvous.first_runnable + rendezvous.num_runnable
     if m.awake or rendezvous.runnable == NULL or m.queue.height + m.queue.length == 0:
         return
@@ -85,7 +87,8 @@ cdef inline void wake_machine(RendezvousTable* rendezvous, Machine* m) noexcept 
 
 
 cdef inline int64_t next_machine(RendezvousTable* rendezvous) noexcept nogil:
-    """Return the number of the machine that has waited longest for a visit, -1 if none waits; it stays `awake`."""
+    """Return the number of the machine with the longest wait for a visit, -1 if none waits; the machine stays `awake`.
+    """
     cdef uint32_t number
     if rendezvous.num_runnable == 0:
         return -1
@@ -105,7 +108,8 @@ cdef inline Key key_of(uint32_t channel, const Iteration* it) noexcept nogil:
 
 
 cdef inline uint64_t hash_of(const Key* key) noexcept nogil:
-    """Return the hash by which ends of a channel are found; `path` is left out, so that a collision of ids is seen."""
+    """Return the hash by which ends of a channel are found; `path` is left out, so that collisions of ids are noticed.
+    """
     cdef uint64_t h = key.frame ^ (<uint64_t>key.channel << 32) ^ <uint64_t>key.iteration
     h = (h ^ (h >> 29)) * <uint64_t>0xBF58476D1CE4E5B9
     return h ^ (h >> 32)
@@ -130,7 +134,7 @@ cdef inline Endpoint** find(
 
 cdef inline Endpoint* match(
         RendezvousTable* rendezvous, const Key* key, uint64_t hash, bint sends) noexcept nogil:
-    """Take out the oldest Endpoint that a message (or, if not `sends`, a Recv) of a key meets; NULL for none."""
+    """Take out the oldest Endpoint for a message (or, if not `sends`, a Recv) of a key; NULL for none."""
     cdef Endpoint** place = find(rendezvous, key, hash, not sends)
     cdef Endpoint* found
     if place == NULL:
@@ -190,7 +194,7 @@ cdef inline void free_endpoint(RendezvousTable* rendezvous, Endpoint* matched) n
 
 cdef inline Endpoint* add_endpoint(
         RendezvousTable* rendezvous, const Key* key, uint64_t hash, bint sends) noexcept nogil:
-    """Return a new Endpoint, after those of the same key in the table; NULL if there is no memory."""
+    """Return a new Endpoint, after Endpoints of the same key in the table; NULL if there is no memory."""
     cdef Endpoint* made = NULL
     cdef Endpoint** place
     if rendezvous.count <= rendezvous.mask or grow(rendezvous):
@@ -206,7 +210,7 @@ cdef inline Endpoint* add_endpoint(
 
 
 cdef inline void attach(Endpoint* endpoint, Machine* m, Iteration* it, uint32_t number) noexcept nogil:
-    """Attach an instance, which stays outstanding, to the Endpoint at which it waits."""
+    """Attach an instance, which stays outstanding, to the Endpoint at which the instance waits."""
     endpoint.machine, endpoint.iteration, endpoint.node = m, it, number
     m.waits = True
 
@@ -237,7 +241,7 @@ cdef inline void deliver_received(Machine* m, Iteration* it, uint32_t number, Va
 
 
 cdef inline void post(Machine* m, Iteration* it, uint32_t number, bint dead) noexcept nogil:
-    """Put the message of a Send into the outbox; the Send stays outstanding until a transport has taken it."""
+    """Put the message of a Send into the outbox; the Send stays outstanding until a transport has taken the message."""
     cdef const Node* node = &m.table.nodes[number]
     cdef RendezvousTable* rendezvous = <RendezvousTable*>m.rendezvous
     cdef Key key = key_of(node.index, it)
@@ -266,7 +270,7 @@ cdef inline Endpoint* unpost(RendezvousTable* rendezvous) noexcept nogil:
 
 
 cdef inline Endpoint* next_end(const RendezvousTable* rendezvous, const Endpoint* end) noexcept nogil:
-    """Return the next of all Endpoints, those of the outbox last; NULL begins, and is returned at the end."""
+    """Return the next of all Endpoints, with the outbox last; NULL begins, and is returned at the end."""
     cdef uint64_t bucket = 0
     if end != NULL:
         if end.next != NULL or (end.machine != NULL and end.sends and is_remote(rendezvous, end.key.channel)):
@@ -280,8 +284,8 @@ cdef inline Endpoint* next_end(const RendezvousTable* rendezvous, const Endpoint
 
 
 cdef inline void send(Machine* m, Iteration* it, uint32_t number, bint dead) noexcept nogil:
-    """Send the input of an instance, live or dead; if no Recv waits for it, the instance stays outstanding until one
-    does.
+    """Send the input of an instance, live or dead; if no Recv waits for the input, the instance stays outstanding
+    until a Recv comes.
     """
     cdef const Node* node = &m.table.nodes[number]
     cdef RendezvousTable* rendezvous = <RendezvousTable*>m.rendezvous
@@ -314,8 +318,8 @@ cdef inline void send(Machine* m, Iteration* it, uint32_t number, bint dead) noe
 
 
 cdef inline void receive(Machine* m, Iteration* it, uint32_t number) noexcept nogil:
-    """Take the value sent, or wait for it; the Recv becomes ready when the value is there, live or dead as it is (rule
-    19).
+    """Take the value sent, or wait for the value; the Recv becomes ready when the value is there, live or dead like
+    the value (rule 19).
     """
     cdef const Node* node = &m.table.nodes[number]
     cdef RendezvousTable* rendezvous = <RendezvousTable*>m.rendezvous

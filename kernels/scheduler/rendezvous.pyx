@@ -20,7 +20,7 @@ class RemoteChannel(namedtuple("RemoteChannel", "number peer dtype name is_sent"
     ----------
     number : int
     peer : str
-        Name of the task that has the other end.
+        Name of the task with the other end.
     dtype : numpy.dtype
         Of the messages.
     name : str
@@ -36,13 +36,13 @@ class RemoteChannel(namedtuple("RemoteChannel", "number peer dtype name is_sent"
 
 
 class MessageKey(namedtuple("MessageKey", "channel frame path iteration")):
-    """The key of a message: four integers, which name the same message in every process.
+    """The key of a message: four integers, the same in every process.
 
     Attributes
     ----------
     channel : int
     frame, path : int
-        Frame id and path hash, two hashes of the path of frames and iterations that leads to the frame.
+        Frame id and path hash, two hashes of the path of frames and iterations to the frame.
     iteration : int
     """
 
@@ -50,7 +50,7 @@ class MessageKey(namedtuple("MessageKey", "channel frame path iteration")):
 
 
 class MessageRefused(ValueError):
-    """A delivered message that its step cannot take: a fault of the peer or of the transport; nothing has changed."""
+    """A delivered message refused by its step: a fault of the peer or of the transport; nothing has changed."""
 
 
 cdef class Rendezvous:
@@ -88,12 +88,12 @@ cdef class Rendezvous:
 
     @property
     def id_collision(self):
-        """True if two different frames have one id: an internal error."""
+        """True if two different frames have the same id: an internal error."""
         return self.table.id_collision
 
     @property
     def waiting(self):
-        """Number of ends of channels that wait for the other in the table; messages in the outbox do not count."""
+        """Number of channel ends waiting for their other end in the table; messages in the outbox do not count."""
         return self.table.count
 
     @property
@@ -136,22 +136,23 @@ cdef class Rendezvous:
         return messages
 
     def deliver(self, key, value):
-        """Deliver a message of a peer: to the Recv that waits for it, else it waits for its Recv. Drain afterwards.
+        """Deliver a message of a peer to the waiting Recv; else the message waits for its Recv. Drain afterwards.
 
-        Messages of different keys may come in any order. A message for a step that is over is dropped.
+        Messages of different keys may come in any order. A message for a finished step is dropped.
 
         Parameters
         ----------
         key : MessageKey
             Or any tuple of its four integers.
         value : numpy.ndarray or DEAD
-            Of the channel's dtype; held without a copy until the Recv has copied it, so the caller must not change it.
+            Of the channel's dtype; held without a copy until the Recv has copied it, so the caller must not change the
+            array.
 
         Raises
         ------
         MessageRefused
             If the channel is not received from a peer here, the value has another dtype (rule 122), a message of this
-            key is here already, or another frame has the key's frame id. The step goes on; `fail` ends it.
+            key is here already, or another frame has the key's frame id. The step goes on; `fail` ends the step.
         """
         cdef Key wanted
         cdef Value held
@@ -173,7 +174,7 @@ cdef class Rendezvous:
             raise MemoryError()
 
     def fail(self, peer, exception):
-        """End the step with the error of a peer, unless it has ended: all values and messages are dropped.
+        """End the step with the error of a peer, unless already ended: all values and messages are dropped.
 
         Parameters
         ----------
@@ -243,7 +244,9 @@ cdef class Rendezvous:
         return channel
 
     cdef str _why_refused(self, const Key* key):
-        """Return why no message of a key may come, or None: it is here already, or its frame id is another frame's."""
+        """Return why no message of a key may come, or None: the message is here already, or its frame id is another
+        frame's.
+        """
         cdef bint collision = self.table.id_collision
         cdef uint64_t hash = hash_of(key)
         cdef bint is_here

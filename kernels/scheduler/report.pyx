@@ -18,7 +18,7 @@ from tagloom.kernels.scheduler.series cimport Series
 
 
 cdef str frame_path_of(Frame* frame, CompiledPlan compiled):
-    """Return the path of a frame; kept in it, since all its instances ask for the same."""
+    """Return the path of a frame; kept in the frame, since all its instances ask for the same."""
     if frame.path == NULL:
         path = ROOT_PATH
         if frame.parent != NULL:
@@ -35,7 +35,7 @@ cdef str tag_of(Iteration* it, uint32_t node, CompiledPlan compiled):
 
 
 cdef list input_shapes(Machine* m, Iteration* it, uint32_t number):
-    """Return the shapes of the inputs that an instance holds; None for a value without a shape."""
+    """Return the shapes of the inputs held by an instance; None for a value without a shape."""
     cdef Node* node = &m.table.nodes[number]
     return [_shape(it.slots[node.slot + i]) for i in range(node.num_inputs)]
 
@@ -52,7 +52,7 @@ cdef object _fetched(Machine* m, uint32_t i):
 
 
 cdef dict switch_outcomes(Machine* m):
-    """Return the outcomes of the root frame's Switches that have fired: predicate or index, None if dead, by node."""
+    """Return the outcomes of the fired Switches of the root frame: predicate or index, None if dead, by node."""
     return {i: _outcome(m, i) for i in range(m.table.num_nodes) if _has_outcome(m, i)}
 
 
@@ -70,7 +70,7 @@ cdef object _outcome(Machine* m, uint32_t i):
 
 
 cdef object _shape(Value value):
-    """Return the shape of a value, None if it has none."""
+    """Return the shape of a value, None for a value without a shape."""
     if value.form == OBJECT:
         return getattr(<object><PyObject*>value.bits, "shape", None)
     return () if value.form == SCALAR else None
@@ -173,7 +173,7 @@ cdef int64_t count_iterations(Frame* frame) noexcept:
 
 
 cdef object held_bytes(Machine* m):
-    """Return the bytes of all arrays that instances, loops and fetches hold, each array once."""
+    """Return the bytes of all arrays held by instances, loops and fetches, each array once."""
     found = {}
     for i in range(m.table.num_fetches):
         _hold(m.fetched[i], found)
@@ -206,7 +206,7 @@ cdef int _hold_frame(Frame* frame, dict found) except -1:
 
 
 cdef int _hold_sent(Machine* m, const RendezvousTable* rendezvous, dict found) except -1:
-    """Add the values that a machine has sent and no Recv has taken."""
+    """Add the values sent by a machine and not taken by a Recv."""
     cdef Endpoint* end = next_end(rendezvous, NULL)
     while end != NULL:
         if end.machine == m:

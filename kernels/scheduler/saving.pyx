@@ -18,7 +18,7 @@ from tagloom.kernels.scheduler.series cimport Series
 
 
 cdef object run_series(Machine* m, Iteration* it, const Node* node, object swap):
-    """Run a live SERIES_PUSH, SERIES_EXIT or SERIES_READ; it leaves its output in `outputs`.
+    """Run a live SERIES_PUSH, SERIES_EXIT or SERIES_READ; the output is left in `outputs`.
 
     Returns
     -------
@@ -51,7 +51,7 @@ cdef int _push(Machine* m, Iteration* it, const Node* node, object swap) except 
 
 
 cdef int _give(Machine* m, Iteration* it, const Node* node) except -1:
-    """Pass on the series left by the finished frame; an empty one if nothing was ever saved."""
+    """Pass on the series left by the finished frame; an empty series if nothing was ever saved."""
     if it.slots[node.slot].form != EMPTY:
         m.outputs[0] = take(&it.slots[node.slot])
     else:
@@ -66,7 +66,7 @@ cdef object _read(Machine* m, Iteration* it, const Node* node, object swap):
     Returns
     -------
     awaitable or None
-        Awaitable for the value where it is not in the device's memory.
+        Awaitable for a value outside the device's memory.
     """
     cdef Value source = it.slots[node.slot]
     cdef Series series

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 class Series:
-    """Values by slot number; slots that were never written are empty."""
+    """Values by slot number; slots never written are empty."""
 
     cursor: int
     parent: Series | None
@@ -27,13 +27,13 @@ class Series:
         copy: Any = None,
         call: Callable[..., Any] | None = None,
     ) -> None:
-        """Hold rows of an array of another library, from which slots are made when one is read."""
+        """Hold rows of an array of another library, from which all slots are made at the first read."""
 
     def part(self, first: int, count: int) -> Series:
-        """Return a series of `count` of the slots, from one on."""
+        """Return a series of `count` of the slots, from slot `first` on."""
 
     def get(self, index: int) -> Any:
-        """Return the value of a slot, or None if it was never written."""
+        """Return the value of a slot, or None for a slot never written."""
 
     def at(self, index: int) -> Any:
         """Return the value of a slot, for a stored array its SwappableArray, or None if the slot was never written."""

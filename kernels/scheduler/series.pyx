@@ -1,7 +1,7 @@
 """A value for each iteration of a loop: saved by a forward loop for the loop that runs backwards.
 
-A series belongs to one step. It is written by the iterations of one frame instance in any order and read when that
-frame is done, so nothing here waits or locks.
+A series belongs to one step. The iterations of one frame instance write the slots in any order; all reads come after
+the frame is done, so nothing here waits or locks.
 
 See docs/design/0002-saved-values.md.
 """
@@ -28,10 +28,10 @@ cdef Counters _held  # of all series; their values are not the machines'
 
 
 cdef class Series:
-    """Values by slot number; slots that were never written are empty.
+    """Values by slot number; slots never written are empty.
 
-    The length is the number of slots written. A native program writes blocks of slots; of such a slot an array is made
-    when it is looked at.
+    The length is the number of slots written. A native program writes blocks of slots; the array of a slot in a block
+    is made at the first read.
     """
 
     def __cinit__(self):
@@ -57,7 +57,7 @@ cdef class Series:
         index : int
             Slot, from 0.
         value : array or Series
-            Kept as it is.
+            Kept without a copy.
 
         Raises
         ------
@@ -67,7 +67,7 @@ cdef class Series:
         self.store(index, object_value(<PyObject*>value), NULL)
 
     def keep_rows(self, rows, int64_t count, is_written=None, is_written_there=None, copy=None, call=None):
-        """Hold rows of an array of another library, from which slots are made when one is read.
+        """Hold rows of an array of another library, from which all slots are made at the first read.
 
         Parameters
         ----------
@@ -75,9 +75,9 @@ cdef class Series:
         count : int
             Of slots: the first rows.
         is_written, is_written_there : array, optional
-            Of the host's memory and of that library: for each row True if its slot was written.
+            Of the host's memory and of the other library: for each row True if its slot was written.
         copy : numpy.ndarray, optional
-            Of the rows. If it is there, slots are made from it for computation on the host.
+            A copy of the rows. Slots are made from the copy, if there is one, for computation on the host.
         call : callable, optional
             ``call(function, *arguments)`` calls a function in the way required by the device of the rows.
         """
@@ -86,11 +86,11 @@ cdef class Series:
         self.written = count if is_written is None else int(is_written[:count].sum())
 
     def part(self, int64_t first, int64_t count):
-        """Return a series of `count` of the slots, from one on."""
+        """Return a series of `count` of the slots, from slot `first` on."""
         return part_of(self, first, count)
 
     def get(self, int64_t index):
-        """Return the value of a slot, or None if it was never written."""
+        """Return the value of a slot, or None for a slot never written."""
         value = self.at(index)
         return value.now() if isinstance(value, SwappableArray) else value
 
@@ -132,7 +132,7 @@ cdef class Series:
         return 0
 
     cdef int64_t array_bytes(self) noexcept:
-        """Return the bytes of the arrays it holds; -1 if some may be elsewhere, where only the loop's thread finds them."""
+        """Return the bytes of the arrays held; -1 if some may be elsewhere, where only the loop's thread finds them."""
         cdef int64_t i, size, total = 0
         if self.parent is not None:
             return self.count * _row_bytes(self.parent)
@@ -167,7 +167,7 @@ cdef class Series:
         return self._unpack(index, block)
 
     cdef void release(self, int64_t index) noexcept:
-        """Empty a slot; its memory is free when that of all others of its block is."""
+        """Empty a slot; the memory of a block is free when all its slots are empty."""
         if self.parent is not None:
             if 0 <= index < self.count:
                 self.written += self.parent.written
@@ -211,7 +211,7 @@ cdef class Series:
                 self._empty(block, emptied)
 
     cdef void _empty(self, Block* block, int64_t count) noexcept:
-        """Note that `count` rows of a block are empty now."""
+        """Count `count` rows of a block as empty."""
         self.written -= count
         block.left -= count
         if block.left == 0:
@@ -219,7 +219,7 @@ cdef class Series:
             self.arrays[block - self.blocks] = None
 
     cdef Block* add_block(self, int64_t rows, const Type* type, int rank, const cnp.npy_intp* dims) except NULL:
-        """Return a block of `rows` slots, numbered after those of the other blocks, for arrays of a shape and an
+        """Return a block of `rows` slots, numbered after the slots of the other blocks, for arrays of a shape and an
         element type.
         """
         cdef cnp.npy_intp shape[MOST_DIMS + 1]
@@ -249,7 +249,7 @@ cdef class Series:
         return block
 
     cdef int close_blocks(self) noexcept:
-        """Count the slots of the blocks, which are not written to any more; free the blocks that are empty."""
+        """Count the slots of the blocks, which are not written to any more; free the empty blocks."""
         cdef int64_t i, left
         cdef int k
         cdef Block* block
@@ -273,7 +273,7 @@ cdef class Series:
         return max(self.capacity, self.blocks[self.num_blocks - 1].first + self.blocks[self.num_blocks - 1].rows)
 
     cdef Block* block_of(self, int64_t index) noexcept:
-        """Return the block that a slot is in, or NULL."""
+        """Return the block with a slot, or NULL."""
         cdef int low = 0
         cdef int high = self.num_blocks
         cdef int middle
@@ -304,7 +304,7 @@ cdef class Series:
         return self.slots[index]
 
     cdef int _take_rows(self) except -1:
-        """Put rows of an array of another library into the slots that they are for."""
+        """Put rows of an array of another library into their slots."""
         if self.rows is None:
             return 0
         if self.rows_here is not None or self.call is None:

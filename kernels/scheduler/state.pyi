@@ -1,4 +1,4 @@
-"""State of a step while it runs."""
+"""State of a running step."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ def live_counts() -> dict[str, int]:
     """Return how many frames, iterations and values all machines of the process hold now."""
 
 class StepState:
-    """One execution of a compiled plan."""
+    """An execution of a compiled plan."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class StepState:
 
     @property
     def offloaded(self) -> set[Any]:
-        """The OffloadedWork objects that are handed over and not delivered yet."""
+        """The OffloadedWork objects handed over and not delivered yet."""
 
     @property
     def fetches(self) -> list[Any]:
@@ -67,11 +67,11 @@ class StepState:
 
     @property
     def can_progress(self) -> bool:
-        """True if a drain would find ready instances, or parked ones that may find released memory."""
+        """True if a drain would find ready instances, or parked instances for which memory may have been released."""
 
     @property
     def blocked_on_memory(self) -> bool:
-        """True if the step waits for memory that only others can release."""
+        """True if the step waits for memory to be released by others."""
 
     @property
     def swaps(self) -> list[Any]:

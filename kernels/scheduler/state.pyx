@@ -1,7 +1,7 @@
 """State of a step: frames and queue, instances on their way outside, and the first error.
 
 An asynchronous instance is handed out by `launches` and comes back by `finish` or `fail`. Instances run in
-``machine``, and those that need no Python in ``primitives`` and ``delivery``.
+``machine``, and instances without Python in ``primitives`` and ``delivery``.
 
 See docs/design/0003-step-machine.md.
 """
@@ -57,7 +57,7 @@ def live_counts():
 
 
 cdef class PendingInstance:
-    """An instance on its way: an asynchronous one, or one whose kernel is not over yet on its device."""
+    """An instance on its way: asynchronous, or with a kernel still at work on its device."""
 
     def __dealloc__(self):
         self.forget_outputs()
@@ -89,34 +89,34 @@ cdef class PendingInstance:
 
 @cython.no_gc_clear  # closing needs the plan and the arena
 cdef class StepState:
-    """One execution of a compiled plan; a `StepMachine` runs it.
+    """An execution of a compiled plan, run by a `StepMachine`.
 
     Parameters
     ----------
     compiled : CompiledPlan
         The plan to run.
     step_context : object
-        Attribute ``step`` of the instance that stateful kernels get.
+        Attribute ``step`` of the instance passed to stateful kernels.
     feeds : list of numpy.ndarray
-        One for each feed, of the plan's dtype; used without a copy.
+        Values of the feeds, of the plan's dtypes; used without a copy.
     shuffle_seed : int, optional
         Seed of a random ready order; None keeps first in, first out.
     guard : callable, optional
-        Called with each floating array that a kernel makes; an exception of it fails the step.
+        Called with each floating array made by a kernel; an exception of the guard fails the step.
     recorder : Recorder, optional
         Gets a span for each instance.
     workers : Workers, optional
-        Do the work of kernels that take long.
+        Do the work of long kernels.
     rendezvous : Rendezvous, optional
-        Where it meets the other machines of its step.
+        Meeting point with the other machines of the step.
     submit : callable, optional
-        Called when a kernel, or the copy of a received value, has been computed, with its node and the bytes that it
-        made; returns an awaitable of its end on its device, or None. Its result is (begin, end),
+        Called when a kernel, or the copy of a received value, has been computed, with its node and the bytes made;
+        returns an awaitable of its end on its device, or None. Its result is (begin, end),
         times there in seconds.
     swap : object, optional
-        Told of the values that loops under swap save (``save``; ``save_host_backed`` where only values in host memory
-        may move) and of reads of saved arrays that never moved (``note_read``); asked for a slot that holds no
-        array of the device (``read``).
+        Told of the values saved by loops under swap (``save``; ``save_host_backed`` where only values in host memory
+        may move) and of reads of saved arrays which never moved (``note_read``); asked for a slot without an array of
+        the device (``read``).
 
     Raises
     ------
@@ -238,16 +238,16 @@ cdef class StepState:
 
     @property
     def can_progress(self):
-        """True if a drain would find ready instances, or parked ones that may find released memory."""
+        """True if a drain would find ready instances, or parked instances for which memory may have been released."""
         return self.is_ready()
 
     @property
     def blocked_on_memory(self):
-        """True if the step waits for memory that only others can release."""
+        """True if the step waits for memory to be released by others."""
         return False
 
     def retry_parked(self):
-        """Make ready a parked instance, because nothing else can go on; return True if there is one."""
+        """Make ready a parked instance, because nothing else can go on; return False if there is none."""
         return False
 
     @property
@@ -261,7 +261,7 @@ cdef class StepState:
         Returns
         -------
         dict of int to bool, int or None
-            By node: the predicate of a Switch, the index of a SwitchN, None if it was dead; only Switches that fired.
+            By node: the predicate of a Switch, the index of a SwitchN, None if dead; only Switches that fired.
         """
         return outcomes_of(&self.machine)
 
@@ -313,7 +313,7 @@ cdef class StepState:
         return 0
 
     cdef int _dismiss(self) except -1:
-        """Take back tasks that the workers have not begun; the results of the others are dropped."""
+        """Take back tasks not begun by the workers; the results of the others are dropped."""
         if self.workers is not None:
             self.workers.close_inbox(&self.inbox, self.offloaded)
             self.workers = None
@@ -321,7 +321,7 @@ cdef class StepState:
         return 0
 
     cdef int _look_after(self, Ready ready) except -1:
-        """Turn trouble that the primitives met into an error, or a warning."""
+        """Turn trouble met by the primitives into an error, or a warning."""
         cdef uint32_t trouble = self.machine.trouble
         name = self.compiled.plan.nodes[ready.node].name
         self.machine.trouble = 0
@@ -335,7 +335,7 @@ cdef class StepState:
         return 0
 
     cdef int _conclude(self, Ready ready, object result) except -1:
-        """Process the result of a Python kernel: deliver its outputs, or await it."""
+        """Process the result of a Python kernel: deliver its outputs, or launch an awaitable."""
         if is_awaitable(result):
             self._launch(ready, result)
             return 0
@@ -343,7 +343,7 @@ cdef class StepState:
         return self._deliver(ready)
 
     cdef int _resume(self, PendingInstance instance, object call) except -1:
-        """Make an instance ready again that has waited for its inputs."""
+        """Make an instance ready again after its wait for inputs."""
         if self.log is not None:
             self.log.put(instance.ready, instance.begin, AWAITED)
         self.resumed[<uint64_t>instance.ready.iteration, instance.ready.node] = call
@@ -373,7 +373,8 @@ cdef class StepState:
         return instance.keep_outputs(m, node.num_outputs)
 
     cdef int _emit(self, Ready ready, bint guarded) except -1:
-        """Deliver the outputs of an instance and complete it; first the guard checks them, unless `guarded`."""
+        """Deliver the outputs of an instance and complete the instance; first the guard checks them, unless `guarded`.
+        """
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[ready.node]
         cdef int64_t size
@@ -407,7 +408,8 @@ cdef class StepState:
         return instance.keep_outputs(m, node.num_outputs)
 
     cdef int _accept(self, PendingInstance instance, object result) except -1:
-        """Deliver the result of an asynchronous instance; if it only computed in a thread, as a result computed here.
+        """Deliver the result of an asynchronous instance; a result computed in a thread is treated like a result
+        computed here.
         """
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[instance.ready.node]
@@ -430,7 +432,7 @@ cdef class StepState:
         return COPIED_IN if self.machine.table.nodes[ready.node].kind == RECV else COMPUTE
 
     cdef int _emit_with_span(self, Ready ready, int64_t begin, int64_t end, int stream) except -1:
-        """Deliver the outputs of an instance that began at `begin`, and record its span."""
+        """Deliver the outputs of an instance begun at `begin`, and record its span."""
         if self.log is None:
             return self._emit(ready, False)
         cdef Span span = self.log.begin(ready, begin, stream)
@@ -493,5 +495,5 @@ def _look(guard, list arrays):
 
 
 cdef tuple _who(Ready ready):
-    """Return an instance as `dump_lines` wants it: node and address of the iteration."""
+    """Return the pair by which `dump_lines` identifies an instance: node and address of the iteration."""
     return ready.node, <uint64_t>ready.iteration

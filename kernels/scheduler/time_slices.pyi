@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 class TimeSlices:
-    """Time slices that the steps of an event loop share.
+    """Time slices shared by the steps of an event loop.
 
     Together all steps take one slice of time in each turn of the loop, first come first served; a step coming after the
     slice is used up waits. So the host application's lag does not grow with the number of steps, and a step ending
@@ -13,7 +13,7 @@ class TimeSlices:
 
     waiting: deque[asyncio.Future[None]]  # of the steps that wait for their turn
     def take(self, seconds: float) -> float | None:
-        """Return for how long the caller may run now, `seconds` at most; None if it has to wait."""
+        """Return for how long the caller may run now, `seconds` at most; None if the caller has to wait."""
 
     async def wait(self, seconds: float) -> float:
         """Wait until the caller may run; return for how long, `seconds` at most."""

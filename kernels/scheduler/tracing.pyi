@@ -3,7 +3,7 @@
 from typing import Any
 
 class Recorder:
-    """A ring of spans that any number of steps write to."""
+    """A ring of spans written by any number of steps."""
 
     def __init__(self, capacity: int) -> None: ...
     @property
@@ -14,10 +14,10 @@ class Recorder:
 
     @property
     def steps(self) -> list[tuple[Any, int]]:
-        """Plan and number of each step that was joined."""
+        """Plan and number of each step which has joined."""
 
     def join(self, plan: Any, number: int) -> int:
-        """Register a step by its plan and number; return the index that its spans carry."""
+        """Register a step by its plan and number; return the index carried by its spans."""
 
     def add(
         self,

@@ -16,29 +16,29 @@ cdef extern from "<pthread.h>" nogil:
         pass
 
 
-cdef double PATIENCE  # seconds that a drain waits for the workers before it yields to the event loop
+cdef double PATIENCE  # seconds for which a drain waits for the workers before a yield to the event loop
 
 
 cdef struct Task:  # a kernel's work on its way; all but `work` and `begin` is guarded by the pool's lock
     Task* next  # in the line of its session, then in the inbox
     Work work
-    Inbox* inbox  # where it goes when it is done
-    int taken  # parts that a thread has taken up
+    Inbox* inbox  # for the finished task
+    int taken  # parts taken up by threads
     int left  # parts not finished
-    int64_t begin  # nanoseconds, when it was handed over
-    int64_t spent  # nanoseconds that its parts took, together
-    void* offload  # the OffloadedWork it belongs to
+    int64_t begin  # nanoseconds, time of the hand-over
+    int64_t spent  # nanoseconds of all its parts together
+    void* offload  # its OffloadedWork, borrowed
 
 
-cdef struct Inbox:  # where one step finds the tasks that are done; guarded by the pool's lock
+cdef struct Inbox:  # finished tasks of a step; guarded by the pool's lock
     Task* done
     int descriptor  # written to at the next arrival if not negative, and then set to -1
     bint waiting  # a thread waits for the next arrival
     pthread_cond_t arrival
 
 
-cdef struct Line:  # the work of one session; guarded by the pool's lock
-    Task* first  # tasks with parts that no thread has taken
+cdef struct Line:  # the work of a session; guarded by the pool's lock
+    Task* first  # tasks with parts not taken by a thread
     Task* last
     Line* next  # in the ring of lines with such tasks
 
@@ -46,26 +46,26 @@ cdef struct Line:  # the work of one session; guarded by the pool's lock
 cdef struct Pool:
     pthread_mutex_t lock
     pthread_cond_t offer  # there is work to take, or the pool closes
-    Line* first  # the line whose turn it is; NULL where no work waits, which works under way look at
+    Line* first  # the line with the next turn; NULL where no work waits, read by works under way
     Line* last
     int busy  # threads at work
-    int offered  # parts that no thread has taken
-    int num_threads  # that have begun
-    int* cores  # where each of them took its last part; -1 before
+    int offered  # parts not taken by a thread
+    int num_threads  # threads begun
+    int* cores  # core of each thread at its last part; -1 before
     bint awake  # a thread looks for work without sleeping
     bint closing
 
 
 cdef class OffloadedWork:
-    """An instance whose work is on its way, and the arrays that the work reads and writes."""
+    """An instance whose work is on its way, and the arrays read and written by the work."""
 
     cdef Task task
     cdef Ready ready  # iteration NULL once the step has failed
-    cdef list kept  # objects that the work refers to: the plan, the inputs, memory for it alone
+    cdef list kept  # objects used by the work: the plan, the inputs, memory for it alone
     cdef Value* outputs  # owned, `num_outputs` of them
     cdef uint32_t num_outputs
     cdef Counters* live
-    cdef bint lost  # its step is gone, and a thread still works on it
+    cdef bint lost  # the step is gone, and a thread is still at the work
 
 
 cdef OffloadedWork new_offloaded_work(Machine* m, Ready ready, const Node* node, Work* work, object compiled)
@@ -79,7 +79,7 @@ cdef class WorkerThreads:
     cdef int* cores  # the pool's
     cdef readonly int count  # threads wanted
     cdef readonly int started  # threads that run
-    cdef bint refused  # the system gave none, or they were closed
+    cdef bint refused  # the system gave no threads, or they were closed
     cdef int num_inboxes  # of steps under way, of all sessions
 
     cdef bint start(self) except -1
@@ -89,12 +89,12 @@ cdef class Workers:
     cdef WorkerThreads threads
     cdef Pool* pool  # theirs
     cdef readonly int count  # threads wanted
-    cdef readonly double nanoseconds  # least cost of work that is handed over
-    cdef Line line  # tasks that the session's steps have handed over
-    cdef Inbox orphans  # where tasks go whose step is gone
+    cdef readonly double nanoseconds  # least cost of work for the threads
+    cdef Line line  # tasks handed over by the session's steps
+    cdef Inbox orphans  # tasks of steps already gone
     cdef int vain  # waits to come without a look at the inbox before sleeping
-    cdef bint is_stranded  # the threads that had the session's work are those of another process
-    cdef set lost  # OffloadedWorks whose step is gone and that a thread still works on
+    cdef bint is_stranded  # the threads with the session's work are in another process
+    cdef set lost  # OffloadedWorks of steps already gone, with a thread still at work
 
     cdef int open_inbox(self, Inbox* inbox) except -1
     cdef int close_inbox(self, Inbox* inbox, set offloaded) except -1

@@ -1,7 +1,7 @@
 """Threads for the long kernels of all steps of some sessions, without Python."""
 
 class WorkerThreads:
-    """Threads that sessions share; they start with the first work."""
+    """Threads shared by sessions; they start with the first work."""
 
     def __init__(self, count: int) -> None: ...
     @property
@@ -23,7 +23,7 @@ class WorkerThreads:
         """Reset to no threads and no work, in a process forked from the owner of the threads."""
 
 class Workers:
-    """The part of a session in threads that it may share."""
+    """The part of a session in threads, which may be shared with other sessions."""
 
     def __init__(self, threads: WorkerThreads, seconds: float) -> None: ...
     @property
@@ -40,10 +40,10 @@ class Workers:
 
     @property
     def orphaned(self) -> int:
-        """Number of kernels at work for steps that are gone; the arrays of ended ones are released."""
+        """Number of kernels at work for steps already gone; the arrays of finished kernels are released."""
 
     def strand(self) -> None:
-        """Forget the session's work, in a process forked from the one whose threads are at it."""
+        """Forget the session's work, in a process forked from the owner of the threads."""
 
     def notify(self, descriptor: int) -> bool:
         """Ask for a write to a descriptor when the next orphan ends; return False, doing nothing, if there is none."""

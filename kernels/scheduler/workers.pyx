@@ -5,7 +5,7 @@ perhaps in several parts. The threads take a part of each session in turn, and t
 their submission. Finished tasks go to the inbox of their step. The step looks there while draining, waits there for a
 moment when idle, or is notified through a file descriptor watched by its event loop.
 
-A step that ends early takes back parts not taken up; its arrays stay until the threads are done with the others.
+A step ending early takes back parts not taken up; its arrays stay until the threads are done with the others.
 
 See docs/design/0006-cores.md and docs/design/0046-sessions-that-share.md.
 """
@@ -47,10 +47,10 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_cond_timedwait(pthread_cond_t*, pthread_mutex_t*, const timespec*)
 
 PATIENCE = 2e-4
-cdef int64_t AWAKE = 100000  # nanoseconds that one thread looks for more work before it sleeps
-cdef int64_t SETTLED = 10000000  # nanoseconds that a thread stays on its core at least before it is moved to another
+cdef int64_t AWAKE = 100000  # nanoseconds for which a thread looks for more work before sleeping
+cdef int64_t SETTLED = 10000000  # least nanoseconds of a thread on a core between two moves
 cdef int LONE = 10  # how many times as long a kernel must take while nothing else can go on
-cdef int IN_VAIN = 100  # waits without looking after one that looked in vain
+cdef int IN_VAIN = 100  # waits without a look at the inbox, after a look in vain
 
 _logger = logging.getLogger("tagloom")
 
@@ -60,9 +60,9 @@ def ask_for_long_slices():
     tagloom_ask_for_long_slices()
 
 
-@cython.no_gc_clear  # a thread may be at work on the objects that it keeps
+@cython.no_gc_clear  # a thread may be at work on the objects in `kept`
 cdef class OffloadedWork:
-    """An instance whose work is on its way, and the arrays that the work reads and writes."""
+    """An instance whose work is on its way, and the arrays read and written by the work."""
 
     def __dealloc__(self):
         for o in range(self.num_outputs):
@@ -103,7 +103,7 @@ cdef int unpack(Machine* m, OffloadedWork offload) except -1:
 
 
 cdef class WorkerThreads:
-    """Threads that sessions share; they start with the first work.
+    """Threads shared by sessions; they start with the first work.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ cdef class WorkerThreads:
         return self.started != 0
 
 
-@cython.no_gc  # else a collection could free a task that a thread works on; nothing that it refers to refers back
+@cython.no_gc  # else a collection could free a task at work in a thread; nothing referred to here refers back
 cdef class Workers:
     """A session's part of the threads: its line of work, and the work left by its steps.
 
@@ -184,7 +184,7 @@ cdef class Workers:
     ----------
     threads : WorkerThreads
     seconds : float
-        Least expected time of a kernel that is handed over.
+        Least expected time of a kernel for the threads.
     """
 
     def __cinit__(self, WorkerThreads threads not None, double seconds):
@@ -219,11 +219,11 @@ cdef class Workers:
 
     @property
     def orphaned(self):
-        """Number of kernels at work for steps that are gone; the arrays of ended ones are released."""
+        """Number of kernels at work for steps already gone; the arrays of finished kernels are released."""
         return self._release_orphans()
 
     cdef Py_ssize_t _release_orphans(self) except -1:
-        """Release the arrays of the orphans that have ended; return how many have not."""
+        """Release the arrays of ended orphans; return the number of orphans still at work."""
         cdef Task* task = self.collect(&self.orphans, 0)
         while task != NULL:
             offload = <OffloadedWork>task.offload
@@ -256,9 +256,9 @@ cdef class Workers:
         cdef list pending = list(offloaded)
         cdef Py_ssize_t i
         if self.is_stranded:
-            return 0  # the threads that had the work are the parent's
+            return 0  # the threads with the work are the parent's
         self.threads.num_inboxes -= 1
-        pthread_mutex_lock(&self.pool.lock)  # no object is made until it is released: a collection might come back here
+        pthread_mutex_lock(&self.pool.lock)  # no object is made while locked: a collection might come back here
         inbox.descriptor = -1
         inbox.done = NULL
         for i in range(len(pending)):
@@ -271,8 +271,8 @@ cdef class Workers:
         return 0
 
     cdef bint _take_back(self, Task* task) noexcept nogil:
-        """Take the parts that no thread has taken out of the line; return True if some are left, which go to the
-        orphans.
+        """Take the parts not taken by a thread out of the line; return True if parts are left at threads, whose task
+        is then an orphan.
         """
         cdef Task** place = &self.line.first
         cdef Task* before = NULL
@@ -294,9 +294,9 @@ cdef class Workers:
         return task.left != 0
 
     cdef void submit(self, OffloadedWork offload, Inbox* inbox) noexcept:
-        """Hand over to the threads an OffloadedWork, which must stay alive until it is collected."""
+        """Hand over to the threads an OffloadedWork, which must stay alive until collected."""
         cdef Task* task = &offload.task
-        cdef bint seen  # by a thread that is awake
+        cdef bint seen  # by an awake thread
         task.offload = <void*>offload
         task.inbox = inbox
         task.next = NULL
@@ -322,7 +322,7 @@ cdef class Workers:
         """Return True if work of an expected time is worth handing over; the threads run then.
 
         Where nothing else of its step can go on (`is_last`) and no other step is under way, waking up a thread takes as
-        long as many a kernel. So the drain does works that no two threads would share, or that it can leave unfinished.
+        long as many a kernel. So the drain does works of a single part, and works which can be left unfinished.
         """
         cdef bint is_alone = is_last and self.threads.num_inboxes <= 1
         cdef bint is_lone = is_alone and (work.parts == 1 or work.arguments[UNFINISHED] != 0)
@@ -331,10 +331,10 @@ cdef class Workers:
         return self.threads.start()
 
     cdef Task* collect(self, Inbox* inbox, double seconds) noexcept:
-        """Return the tasks that are done, in a list; wait for the first for some time."""
+        """Return the finished tasks, in a list; wait for the first for some time."""
         cdef timespec end
         cdef Task* done
-        if seconds > 0 and self.pool.busy + self.pool.offered < self.count:  # there may be a core that is free
+        if seconds > 0 and self.pool.busy + self.pool.offered < self.count:  # there may be a free core
             self.watch(inbox, <int64_t>(1e9 * seconds))
         pthread_mutex_lock(&self.pool.lock)
         if inbox.done == NULL and seconds > 0:
@@ -354,7 +354,7 @@ cdef class Workers:
         return done
 
     cdef void watch(self, Inbox* inbox, int64_t time) noexcept:
-        """Look at an inbox for some time before sleeping; where that was in vain, not for the next times."""
+        """Look at an inbox for some time before sleeping; after a look in vain, not for the next times."""
         if self.vain > 0:
             self.vain -= 1
             return
@@ -364,7 +364,8 @@ cdef class Workers:
             self.vain = IN_VAIN
 
     cdef bint arm(self, Inbox* inbox, int descriptor) noexcept:
-        """Ask for a write to a descriptor at the next arrival; return False, with nothing done, if there has been one.
+        """Ask for a write to a descriptor at the next arrival; return False, with nothing asked, if a task has arrived
+        already.
         """
         cdef bint empty
         pthread_mutex_lock(&self.pool.lock)
@@ -375,9 +376,9 @@ cdef class Workers:
 
 
 cdef inline void _keep_apart(Pool* pool, int number, int64_t now, int64_t* moved) noexcept nogil:
-    """Move a thread off a core where another one ran last.
+    """Move a thread off a core where another thread ran last.
 
-    Linux leaves threads with common sleep and wake-up times on one core for many steps, though others are idle.
+    Linux leaves threads with common sleep and wake-up times on the same core for many steps, though others are idle.
     """
     cdef int core = tagloom_core(), i
     pool.cores[number] = core
@@ -402,7 +403,7 @@ cdef void* _serve(void* argument) noexcept nogil:
     pool.num_threads += 1
     pool.cores[number] = -1
     while True:
-        if pool.first == NULL and not pool.awake:  # one thread looks a while before it sleeps: waking up takes longer
+        if pool.first == NULL and not pool.awake:  # one thread looks a while before sleeping: waking up takes longer
             pool.awake = True
             pthread_mutex_unlock(&pool.lock)
             look_for(<void**>&pool.first, AWAKE, True)
@@ -418,7 +419,7 @@ cdef void* _serve(void* argument) noexcept nogil:
         pool.offered -= 1
         pool.busy += 1
         _rotate(pool, task.taken == parts)
-        if pool.first != NULL:  # the next thread wakes up when this one has its core, so that it takes another
+        if pool.first != NULL:  # the next thread wakes up while this thread is on its core, and so takes another core
             pthread_cond_signal(&pool.offer)
         pthread_mutex_unlock(&pool.lock)
         begin = nanoseconds()
@@ -455,7 +456,7 @@ cdef inline void _join_ring(Pool* pool, Line* line) noexcept nogil:
 
 
 cdef inline void _leave_ring(Pool* pool, Line* line) noexcept nogil:
-    """Take out a line that has no work any more."""
+    """Take out a line without work."""
     cdef Line** place = &pool.first
     cdef Line* before = NULL
     while place[0] != line:
@@ -467,7 +468,7 @@ cdef inline void _leave_ring(Pool* pool, Line* line) noexcept nogil:
 
 
 cdef inline void _rotate(Pool* pool, bint is_taken) noexcept nogil:
-    """Move on to the next session; the first task of this one leaves its line if all its parts are taken."""
+    """Move on to the next session; the first task of this session leaves its line if all its parts are taken."""
     cdef Line* line = pool.first
     if is_taken:
         line.first = line.first.next
@@ -481,7 +482,7 @@ cdef inline void _rotate(Pool* pool, bint is_taken) noexcept nogil:
 
 
 cdef inline void _arrive(Task* task) noexcept nogil:
-    """Put a finished task into its inbox and notify the step that waits there."""
+    """Put a finished task into its inbox and notify the step waiting there."""
     cdef Inbox* inbox = task.inbox
     cdef int64_t one = 1
     task.next = inbox.done
@@ -489,5 +490,5 @@ cdef inline void _arrive(Task* task) noexcept nogil:
     if inbox.waiting:
         pthread_cond_signal(&inbox.arrival)
     if inbox.descriptor >= 0:
-        write(inbox.descriptor, &one, sizeof(one))  # has room: it is written to once for each time it is armed
+        write(inbox.descriptor, &one, sizeof(one))  # has room: written to only once for each `arm`
         inbox.descriptor = -1

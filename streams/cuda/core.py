@@ -12,7 +12,7 @@ import atexit
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from numpy.typing import DTypeLike
@@ -21,11 +21,27 @@ from ...base.forks import strand_in_children
 from ..contract import Clock
 from ..event import DeviceClosed, Event
 from .driver import PageLocks, load_driver, translate_error
-from .memory import Block, BlockPool, CudaBuffer
+from .memory import Allocator, Block, BlockPool, CudaBuffer
 from .stream import CudaStream, CudaStreamOp, wait_for
 
 LAST_WAIT = 10.0  # seconds for a device to end its work when the interpreter ends
 STREAMS = ("compute", "host_to_device", "device_to_host")
+
+
+class MemoryBounds(NamedTuple):
+    """Bounds of the memory of a device.
+
+    Attributes
+    ----------
+    limit : int or None
+        Bytes that may be in use on the device.
+    most_cached, most_pinned : int
+        Bytes of free blocks kept on the device, and of free page-locked blocks kept on the host.
+    """
+
+    limit: int | None
+    most_cached: int
+    most_pinned: int
 
 
 class Core:
@@ -39,10 +55,7 @@ class Core:
         Number of the GPU in the driver's count.
     clock : Clock
         Held while a stream has work that can go on, so that virtual time does not jump until it is done.
-    limit : int or None
-        Bytes that may be in use on the device.
-    most_cached, most_pinned : int
-        Bytes of free blocks kept on the device, and of free page-locked blocks kept on the host.
+    bounds : MemoryBounds
     cupy : module or None
         Library that computes on the device.
 
@@ -57,9 +70,7 @@ class Core:
         Done when the thread has released everything.
     """
 
-    def __init__(
-        self, name: str, index: int, clock: Clock, *, limit: int | None, most_cached: int, most_pinned: int, cupy: Any
-    ) -> None:
+    def __init__(self, name: str, index: int, clock: Clock, bounds: MemoryBounds, cupy: Any) -> None:
         self.name, self.index, self.clock, self._cupy = name, index, clock, cupy
         self.driver: Any = load_driver()
         self.context: Any = None
@@ -74,19 +85,15 @@ class Core:
         in_context, locks = self._in_context, PageLocks(self.driver)
         self.memory: BlockPool = BlockPool(
             f"the memory of {name}",
-            in_context(self.driver.mem_alloc),
-            in_context(_free_allocation),
-            self.driver.MemoryError,
-            limit=limit,
-            most_cached=most_cached,
+            Allocator(in_context(self.driver.mem_alloc), in_context(_free_allocation), self.driver.MemoryError),
+            limit=bounds.limit,
+            most_cached=bounds.most_cached,
             next_marker=lambda: compute.next_marker,
         )
         self.host: BlockPool = BlockPool(
             f"page-locked memory for {name}",
-            in_context(locks.allocate_locked),
-            in_context(locks.unlock_pages),
-            self.driver.Error,
-            most_cached=most_pinned,
+            Allocator(in_context(locks.allocate_locked), in_context(locks.unlock_pages), self.driver.Error),
+            most_cached=bounds.most_pinned,
         )
         opened: Event[None] = Event()
         self._thread = Thread(target=self._run_thread, args=[opened], name=f"tagloom {name}", daemon=True)

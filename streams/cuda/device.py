@@ -20,7 +20,7 @@ from ..clock import LoopClock
 from ..contract import Clock
 from ..event import Event
 from .arrays import CupyArrays, address_of, load_cupy
-from .core import Core
+from .core import Core, MemoryBounds
 from .memory import BlockPool, CudaBuffer, PinnedMemory, buffer_in, is_pinned, pinned_array
 from .stream import CudaEvent, CudaStream
 
@@ -86,9 +86,7 @@ class CudaDevice(SwapSupport):
         self.name = name
         self.clock: Clock = clock or LoopClock()
         self.arrays: Any = load_cupy(computes)
-        self._core = Core(
-            name, index, self.clock, limit=most, most_cached=most_cached, most_pinned=most_pinned, cupy=self.arrays
-        )
+        self._core = Core(name, index, self.clock, MemoryBounds(most, most_cached, most_pinned), self.arrays)
         self.pool, self.host_pool = self._core.memory, self._core.host
         self.contexts: KernelContexts = KernelContexts(self.pool.byte_counter)
         self.compute, self.host_to_device, self.device_to_host = self._core.streams

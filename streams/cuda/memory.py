@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from threading import Lock, get_ident
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -63,6 +63,23 @@ class Block:
         self.reusable_after: int | None = None
 
 
+class Allocator(NamedTuple):
+    """Functions of a kind of memory.
+
+    Attributes
+    ----------
+    make, free : callable
+        Called with a number of bytes, and with a return value of `make`; `free` raises nothing. Both are called with
+        the pool's lock held, until the pool is closed.
+    lacking : type
+        Exception raised by `make` without memory.
+    """
+
+    make: Callable[[int], Any]
+    free: Callable[[Any], object]
+    lacking: type[Exception]
+
+
 class BlockPool:
     """Pool of blocks of a kind of memory, with exact counts of requested bytes.
 
@@ -70,11 +87,7 @@ class BlockPool:
     ----------
     what : str
         Name of the memory, for messages.
-    make, free : callable
-        Called with a number of bytes, and with a return value of `make`; `free` raises nothing. Both are called with
-        the pool's lock held, until the pool is closed.
-    lacking : type
-        Exception raised by `make` without memory.
+    allocator : Allocator
     limit : int, optional
         Bytes that may be in use.
     most_cached : int
@@ -91,9 +104,7 @@ class BlockPool:
     def __init__(
         self,
         what: str,
-        make: Callable[[int], Any],
-        free: Callable[[Any], object],
-        lacking: type[Exception],
+        allocator: Allocator,
         *,
         limit: int | None = None,
         most_cached: int,
@@ -102,7 +113,8 @@ class BlockPool:
         self.what: str = what
         self.byte_counter: ByteCounter = ByteCounter(_charge_of, limit)
         self._next_marker = next_marker
-        self._make, self._free, self._lacking, self._most_cached = make, free, lacking, most_cached
+        self._make, self._free, self._lacking = allocator
+        self._most_cached = most_cached
         self._returned: deque[Block] = deque()  # appended by finalizers; not on a shelf yet
         self._lock = Lock()  # guards the fields below
         self._blocks: set[Block] = set()

@@ -27,6 +27,7 @@ LAYERS = {
     "tagloom.streams": 2,
     "tagloom.swap": 3,
     "tagloom.ops": 3,
+    "tagloom.vectorize": 3,
     "tagloom.frontend": 4,
     "tagloom.gradients": 4,
     "tagloom.compile.simplify": 4,
@@ -69,6 +70,8 @@ FLOORS = {
     "tagloom.kernels.queues": 4,
     "tagloom.kernels.scheduler": 4,
     "tagloom.kernels.native": 5,
+    "tagloom.ops": 0,
+    "tagloom.vectorize": 1,
 }
 
 _FROM = re.compile(r"^([ \t]*)from[ \t]+(\.*)([\w.]*)[ \t]+(c?import)[ \t]+(\([^)]*\)|[^\n]*)", re.M)

@@ -88,7 +88,6 @@ def wanted():
     return found
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("kind", ["static", "none"])
 @pytest.mark.parametrize("names", NAMES)
 async def test_a_spelling_trains_its_cell(names, kind, wanted):

@@ -3,13 +3,14 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from bench import __main__ as command_line
 from bench import report, side_by_side
-from bench.experiment import BenchError, Experiment, Observed
+from bench.experiment import Bar, BenchError, Experiment, Observed
 from bench.protocol import Effort
 
 FAST = Effort(seconds=600.0, most_rounds=2, timing=0.001, idle=0.0)  # rounds decide, on a busy machine too
@@ -157,3 +158,38 @@ def test_later_groups_get_more_time():
     assert side_by_side.share(42.0, 2) == pytest.approx(14.0)
     assert side_by_side.share(28.0, 1) == pytest.approx(28.0)
     assert side_by_side.share(6.0, 3) == pytest.approx(1.0)
+
+
+def test_rows_have_what_their_steps_note():
+    process = SimpleNamespace(engine="tagloom", call=lambda command, number: {"called": f"{command} {number}"})
+    lane = side_by_side.Lane({"way": "one"}, process, 3)
+    (row,) = side_by_side.records(experiment(notes=("called",), sides=lambda medians: ()), [lane], [[2.0]])
+    assert row["called"] == "notes 3"
+    assert list(row["case"].values()) == ["one"]
+    (row,) = side_by_side.records(experiment(sides=lambda medians: ()), [lane], [[2.0]])
+    assert "called" not in row
+
+
+def test_bars_compare_the_least_and_the_median_of_all_ratios(monkeypatch, capsys):
+    bars = (Bar("first", "least", 2.5), Bar("first", "median", 1.5), Bar("nobody", "least", 1.0))
+    barred = experiment(engines={"tagloom": ours}, bars=bars)
+    monkeypatch.setattr(command_line, "experiments", lambda: {"tiny": barred})
+    monkeypatch.setattr(command_line, "QUICK", FAST)
+    assert command_line.main(["tiny", "--quick", "--json", "--only", "way=one", "--only", "length=3"]) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {(r["case"]["way"], r["case"]["length"]) for r in shown if "case" in r} == {("one", 3)}
+    assert [(r["statistic"], r["value"], r["met"]) for r in shown if "bar" in r] == [
+        ("least", 2.0, False),
+        ("median", 2.0, True),
+    ]
+    report.print_table(shown)
+    assert "least ratio to first: 2.00, wanted 2.50: NOT met" in capsys.readouterr().out
+
+
+def test_no_case_with_such_a_value_is_an_error(monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "experiments", lambda: {"tiny": experiment()})
+    assert command_line.main(["tiny", "--only", "way=third"]) == 1
+    assert "tiny has no case with way=third" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        command_line.main(["tiny", "--only", "way"])
+    assert "wanted KEY=VALUE, got 'way'" in capsys.readouterr().err

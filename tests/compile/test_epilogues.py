@@ -29,7 +29,6 @@ def _after_a_check(c, b):
         return tg.relu(c + b)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_results_and_gradients_are_the_same(spelling, dtype):
@@ -85,7 +84,6 @@ def test_in_loops_and_branches(by_channel):
     np.testing.assert_array_equal(results[0][1], results[1][1])
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize("outer", [6, 12, 36, 150])
@@ -134,7 +132,6 @@ def _bias_first(loss, w, b):
         return [*tg.gradients(tg.identity(loss) * 1.0, [w]), g]
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("channels", "outer"), [(3, 5), (4, 64), (3, 300), (6, 6)])
 @pytest.mark.parametrize("by_channel", [False, True])

@@ -16,7 +16,6 @@ SPELLINGS = {
 POOLS = [([1, 2, 2, 1], [1, 2, 2, 1]), ([1, 3, 2, 1], [1, 1, 2, 1])]
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("spelling", SPELLINGS)

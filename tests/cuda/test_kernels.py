@@ -62,7 +62,6 @@ def test_every_step(dtype):
     case.check(xp)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_any_steps(seed, order):
     any_steps(np.random.default_rng(seed), REALS[seed % 2]).check(xp)

@@ -64,7 +64,6 @@ async def test_launches_end_by_themselves_and_go_on(program, device, monkeypatch
     assert counts[0] == counts[1]
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("program", [lstm, *PROGRAMS[-6:]], ids=lambda program: program.__name__)
 async def test_room_for_saved_values_grows(program, device, monkeypatch):
     wanted, _ = await ran(program, [device])

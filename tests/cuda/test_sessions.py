@@ -37,7 +37,6 @@ async def ran(build, devices, settings=ON):
         return await session.run(fetches, feeds)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("build", PROGRAMS)
 async def test_the_same_values(build, device):
     for found, wanted in zip(await ran(build, [device]), await ran(build, None), strict=True):

@@ -25,7 +25,6 @@ def test_a_loop_keeps_the_dtype(run, dtype, rtol):
     np.testing.assert_allclose(got.astype(float), 4 * 1.25**3, rtol=rtol)
 
 
-@pytest.mark.sampled(every=4)
 @FLOATS
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_branch_in_a_loop_keeps_the_dtype_to_second_order(run, dtype, rtol, taken):

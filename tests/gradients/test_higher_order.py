@@ -18,7 +18,6 @@ def power_derivatives(x, n, order):
     return found
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.rule(98)
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
 def test_powers_to_fourth_order(run, count):
@@ -157,7 +156,6 @@ def test_the_hessian_of_what_does_not_matter_is_zero(run):
     assert_near(run(tg.hessians(tg.reduce_sum(x) * z, [x])), [np.zeros((3, 3))])
 
 
-@pytest.mark.sampled(every=4)
 @SHAPES
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_gradient_loop_over_a_cond_outside_it(run, shape, taken):
@@ -173,7 +171,6 @@ def test_a_gradient_loop_over_a_cond_outside_it(run, shape, taken):
     assert_near(run(total(Dynamic(), shape)), run(total(Unrolled(), [2])))
 
 
-@pytest.mark.sampled(every=4)
 @SHAPES
 def test_a_gradient_loop_over_a_loop_in_a_cond(run, shape):
     """As above, with whole series saved from the branch."""

@@ -103,7 +103,6 @@ class TestValues:
 
         assert_same(run, program)
 
-    @pytest.mark.sampled(every=4)
     @pytest.mark.parametrize("window", WINDOWS)
     def test_with_a_bound_and_a_window(self, run, window):
         x, w = scalar(0.3), scalar(1.2)
@@ -150,7 +149,6 @@ class TestValues:
 
 
 class TestNesting:
-    @pytest.mark.sampled(every=4)
     @pytest.mark.parametrize("inner", [None, 2])
     def test_of_a_loop_in_a_loop(self, run, inner):
         x, w = scalar(0.3), scalar(1.2)
@@ -223,7 +221,6 @@ class TestNesting:
 
 @pytest.mark.rule(85)
 class TestEffects:
-    @pytest.mark.sampled(every=4)
     @pytest.mark.parametrize("clear", [True, False])
     def test_arrays_are_read_and_written_once(self, run, clear):
         xs = unknown(np.linspace(0.1, 1.0, 10).reshape(5, 2))

@@ -119,7 +119,6 @@ class TestBranches:
 
 
 class TestSize:
-    @pytest.mark.sampled(every=4)
     @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
     def test_each_order_is_a_few_times_the_one_before(self, graph, program):
         x = scalar(0.7)

@@ -71,3 +71,23 @@ def test_the_types_of_apply_are_those_of_the_definitions():
     assert set(get_args(ManyOutputs)) == {
         type for type, found in outputs.items() if len(found) > 1 or any(p.many for p in found)
     }
+
+
+def test_an_outside_type_has_tangents_by_its_gradient_or_by_a_rule_of_its_own():
+    calls = []
+
+    def push(op, given):
+        calls.append(op.type)
+        return [given[0] * 5.0]
+
+    define("tests.ByGradient", [])
+    define("tests.ByRule", [operations.Tangents(push)])
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [])
+        found = [
+            tg.jvp(lambda x, name=name: operations.apply(name, x), (x,), (2.0,))[1]
+            for name in ("tests.ByGradient", "tests.ByRule")
+        ]
+    with tg.SyncSession(graph) as session:
+        assert [float(value) for value in session.run(found, {x: 3.0})] == [2.0, 10.0]
+    assert calls == ["tests.ByRule"]

@@ -102,7 +102,6 @@ def python_calls(body):
     return sorted(c for c in calls if not any(p.fullmatch(c) for p in (NUMPY, HARMLESS, ERROR_EXITS)))
 
 
-@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("module", sorted(BUILDING))
 def test_kernels_call_no_python(module, folder):
     cold = BUILDING[module]

@@ -58,7 +58,6 @@ def run(type, inputs, attrs, **settings):
         return session.run(y, dict(zip(feeds, inputs, strict=True)))
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("case", LARGE)
 @pytest.mark.parametrize("type", TYPES)
 def test_large_images_in_any_number_of_parts(type, case):

@@ -66,7 +66,6 @@ def test_every_c_kernel_is_fuzzed():
     assert set(CASES) | ELSEWHERE >= registered_types()
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("type", sorted(CASES))
 def test_same_as_the_python_kernel(type):
     rng = np.random.default_rng(zlib.crc32(type.encode()))
@@ -105,7 +104,6 @@ def test_feeds_of_other_classes(kind):
     assert_same(results, expected)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("type", sorted(set(CASES) & registered_types()))
 def test_plain_arrays_do_not_reach_the_python_kernel(type):
     rng, spared = np.random.default_rng(7), 0

@@ -55,7 +55,6 @@ def test_broadcasts(kind, dtype):
                 evaluate(operation, [odd(x, kind), y], np.asarray(getattr(np, name)(x, y)))
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_operand(kind, dtype):
@@ -69,7 +68,6 @@ def test_one_operand(kind, dtype):
         evaluate(lambda t, n=shape[-1]: sum_to_shape(t, [n]), [odd(x, kind)], x.sum(0))
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True), (True, True)])
@@ -86,7 +84,6 @@ def test_matmul(kind, dtype, flags):
         )
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_joining_and_splitting(kind, axis):

@@ -90,7 +90,6 @@ def test_other_rows_do_not_matter(vectors, dtype, sizes):
                     np.testing.assert_array_equal(found, all_rows[:rows])
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("transposed", TRANSPOSED)
 @pytest.mark.parametrize("sizes", [(3, 70, 70), (40, 40, 40), (33, 16, 1100), (100, 200, 70), (40, 2100, 30)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -132,7 +131,6 @@ def chains(a, b, transposed, total, add):
     return sums
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("bits", [512, 256, 0])
 @pytest.mark.parametrize("transposed", TRANSPOSED)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 2, 2), (1, 9, 7), (4, 4, 4), (3, 1, 5), (8, 2, 4), (1, 1, 64)])

@@ -107,7 +107,6 @@ def test_which_dimensions_take_part(dims, batch_dims, all_rows, one_for_all):
     assert stands_for_all_rows(dims, batch_dims) == one_for_all
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "negative", "square"])
 def test_short_loops_round_as_numpy_does(name, dtype):

@@ -65,7 +65,6 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CASES)
 def test_losses_are_weighted_and_reduced(name, kind):

@@ -59,7 +59,6 @@ def streamed(build, batches, weights):
         return last
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("class_id", [None, 0, 2, 9])
 @pytest.mark.parametrize("k", [1, 3, CLASSES])
 @pytest.mark.parametrize("name", FORMULAS)

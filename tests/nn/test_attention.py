@@ -32,7 +32,6 @@ def built(start, run, layer, *calls):
     return values
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("mask", [None, "queries", "batch", "heads", "keys"])
 @pytest.mark.parametrize("causal", [False, True])

@@ -29,7 +29,6 @@ class Averages:
         np.testing.assert_allclose(found[1], self.variance, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("shape", [(6, 3), (1, 3), (4, 5, 3), (2, 4, 5, 3), (2, 2, 3, 2, 3)])
 def test_training_takes_moments_of_the_batch_and_moves_the_averages(start, run, shape, known):

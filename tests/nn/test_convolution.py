@@ -133,7 +133,6 @@ TRANSPOSED = [
 ]
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
 @pytest.mark.parametrize(("given", "sizes"), TRANSPOSED)

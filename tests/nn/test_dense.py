@@ -14,7 +14,6 @@ def draw(*shape):
 
 
 class TestDense:
-    @pytest.mark.sampled(every=4)
     @pytest.mark.parametrize("shape", [(4,), (2, 4), (0, 4), (2, 3, 4), (1, 2, 3, 4), (2, 0, 4)])
     @pytest.mark.parametrize("known", ["all", "some", "last", "rank", "nothing"])
     def test_values_and_shapes(self, start, shape, known):

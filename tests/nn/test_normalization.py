@@ -45,7 +45,6 @@ def test_rms_norm(start):
     np.testing.assert_allclose(found, data / np.sqrt(np.square(data).mean(-1, keepdims=True) + 1e-5) * gamma, rtol=1e-9)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("known", ["all", "channels", "spatial"])
 @pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize(("shape", "axis"), [((3, 6), -1), ((3, 4, 6), -1), ((2, 6, 3, 4), 1), ((2, 3, 4, 6), 3)])
@@ -92,7 +91,6 @@ def test_moments_of_two_bytes_are_computed_in_four(start, name, dtype):
     np.testing.assert_allclose(found[0].astype(float), found[1], rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("name", LAYERS)
 def test_gradients_are_the_derivatives(start, name):
     data, weights = RANDOM.standard_normal((2, 2, 3, 4))

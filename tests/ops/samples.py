@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
-from tagloom.ir.apply import apply
+from tagloom.monitoring.sample_loops import build_operation as build
+from tagloom.monitoring.sample_loops import expected_results as expectation
+from tagloom.monitoring.sample_loops import flatten_inputs as flat
 
 from tests.ops.evaluation import declare_all
+
+__all__ = ["DEFINITIONS", "SAMPLES", "WITHOUT_KERNEL", "build", "expectation", "flat", "same"]
 
 DEFINITIONS = {d.type: d for d in declare_all()}
 
@@ -36,24 +40,6 @@ WITHOUT_KERNEL = {
 }
 
 SAMPLES = [pytest.param(d, s, id=f"{d.type}-{i}") for d in DEFINITIONS.values() for i, s in enumerate(d.samples)]
-
-
-def flat(arguments):
-    """Return the arrays of a sample's inputs, those in lists among them."""
-    return [np.asarray(a) for x in arguments for a in (x if isinstance(x, list) else [x])]
-
-
-def build(definition, sample, make):
-    """Append the sample's operation, its inputs made by `make`; return it."""
-    inputs = [[make(a) for a in x] if isinstance(x, list) else make(x) for x in sample.inputs]
-    made = apply(definition.type, *inputs, **sample.attrs)
-    return made.op if not isinstance(made, list) else made[0].op
-
-
-def expectation(sample):
-    """Return what a sample should give, as a list."""
-    wanted = sample.expected(*sample.inputs) if callable(sample.expected) else sample.expected
-    return list(wanted) if isinstance(wanted, (tuple, list)) else [wanted]
 
 
 def same(left, right):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom.base.errors import GraphError, OpError, ShapeError
-from tagloom.ops.random.candidate_draws import _class_source, _draw_distinct, _draw_remaining
+from tagloom.ops.random.candidate_draws import _class_source, _draw_distinct, _draw_remaining, _Sampling
 from tagloom.ops.random.candidates import by_weights
 
 WEIGHTS = [1.0, 5.0, 0.0, 3.0, 1.0]
@@ -66,7 +66,8 @@ def test_the_number_of_draws_is_as_if_made_one_by_one(distribution):
     if distribution == "log_uniform":
         weights = np.log1p(1 / np.arange(1.0, 9))
     draw = np.random.default_rng(4)
-    source = _class_source(draw, distribution, 8, weights)
+    sampling = _Sampling(distribution, range_max=8, num_sampled=6, unique=True, seed=0)
+    source = _class_source(draw, sampling, weights)
     one_by_one = []
     for _ in range(3000):
         seen, tries = set(), 0

@@ -72,7 +72,6 @@ ALONG = {
 }
 
 
-@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
 @pytest.mark.parametrize("name", ALONG)
@@ -143,7 +142,6 @@ A, B = np.random.default_rng(6).standard_normal((2, 2, 3, 4)), np.random.default
 PAIRS = [0, 1, [[3], [0]], [3, 0], [[2, 3], [1, 0]], [[-1, -2], [0, 1]], [[], []], [[2], [1]]]
 
 
-@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("unknown", ["a", "b", "both", "axes", "pair of tensors", "all"])
 @pytest.mark.parametrize("axes", PAIRS)
 def test_tensordot(axes, unknown):

@@ -83,7 +83,6 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_differences(name, known):

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.monitoring.sample_loops import loop_of
 
-from tests.ops.sample_loops import CHOSEN, NEITHER, loop_of
+from tests.ops.sample_loops import CHOSEN, NEITHER
 from tests.ops.samples import flat
 from tests.support.settings import ON
 from tests.support.tiers import choose

@@ -4,8 +4,9 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tagloom.monitoring.sample_loops import ITERATIONS
 
-from tests.ops.sample_loops import CALLED, CHOSEN, EITHER, FEWEST, ITERATIONS, NEITHER, run_all
+from tests.ops.sample_loops import CALLED, CHOSEN, EITHER, FEWEST, NEITHER, run_all
 from tests.ops.samples import expectation, same
 from tests.support.settings import ON
 from tests.support.tiers import choose
@@ -46,5 +47,5 @@ def test_what_is_native(straight):
 def test_machine_code_gives_what_is_expected():
     pytest.importorskip("llvmlite")
     chosen = [(definition, sample) for definition, sample in CHOSEN if definition.type not in NEITHER]
-    chosen = chosen[:: choose(thorough=1, default=3)]
+    chosen = chosen[:: choose(thorough=1, default=8)]
     check_values(chosen, asyncio.run(run_all(chosen, ON)))

@@ -113,7 +113,6 @@ X = np.random.default_rng(1).normal(size=(5, 2))
 WITH_ZEROS = X * [[1, 1], [0, 1], [1, 0], [0, 0], [1, 0]]
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("known", [[5, 2], [None, 2], None])
 @pytest.mark.parametrize("x", [X, WITH_ZEROS], ids=["factors", "zeros"])
 @pytest.mark.parametrize("ids", [[0, 1, 1, 1, 0], [2, -1, 2, -2, 2], [0, 0, 0, 0, 0]])

@@ -114,7 +114,6 @@ async def test_elements_are_those_of_inner_loops(graph, name):
             assert_same_bits(one, other)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("sides", [(1, 1, 1), (2, 2, 2), (4, 4, 4), (1, 8, 3), (3, 1, 5), (7, 2, 4), (2, 30, 1)])
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
@@ -368,7 +367,6 @@ def skip_if_too_narrow(function, shape):
         pytest.skip("there is nothing to cut")
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (4, 16), (3, 5), (2, 33), (7, 64)])
 @pytest.mark.parametrize("function", [gated, chosen, columns_cut, cut_and_joined, rows_alone])
@@ -415,7 +413,6 @@ async def test_fused_operations_of_several_blocks_are_functions(graph, function,
     assert any(written)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("step", sorted(STEPS))
 async def test_every_step_of_fused_operations(graph, step):
     """In line, called, or where neither is, as a work: the bits are those of the fused operation's own kernel."""

@@ -34,7 +34,6 @@ def run(graph, fetches, feeds, settings, trace=None):
     return asyncio.run(main())
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])

@@ -56,7 +56,6 @@ async def compared(build, layout):
         await device.aclose()
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("layout", ["s", "sc", "cs", "ss"])
 @pytest.mark.parametrize("build", PROGRAMS)
 async def test_the_same_values(build, layout):

@@ -106,7 +106,6 @@ def programs(x, i):
     }
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("settings", [ON, ALWAYS], ids=["long", "always"])
 @pytest.mark.parametrize("name", programs(np.zeros(1024, np.float32), np.zeros(1, np.int32)))
 async def test_values_are_the_same_wherever_they_are_computed(name, settings):

@@ -162,7 +162,6 @@ async def test_branches_of_a_step_take_turns(graph, x):
         assert live(session) == 0
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("window", [1, 4, 32, "auto"])
 @pytest.mark.parametrize("arrays_at_once", [4.1, 5, 9, 100])
 async def test_a_loop_fits_where_one_iteration_does(graph, executor, window, arrays_at_once):

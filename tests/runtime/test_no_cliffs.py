@@ -111,7 +111,6 @@ async def test_what_is_called_is_said(graph, name):
     assert ("which calls" in str(loop)) == (name in CALLED)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize(
     "options", [{"memory_limit": "1MiB"}, {"devices": ["/cpu:0", "/cpu:1"]}], ids=["limit", "devices"]
 )

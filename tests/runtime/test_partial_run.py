@@ -72,7 +72,6 @@ async def test_any_tensor_may_be_fed_and_what_made_it_does_not_run(session, sums
     assert calls == []
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.rule(124)
 @pytest.mark.parametrize("seed", range(12))
 async def test_any_order_gives_what_one_run_gives(session, seed):

@@ -245,7 +245,6 @@ async def values(graph, fetches, feeds, settings):
     return found
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 async def test_the_same_values_as_on_the_step_machine(graph, program):
     fetches, feeds = program()

@@ -11,7 +11,7 @@ from tagloom.kernels.memory.swappable import SwappableArray
 from tagloom.kernels.memory.unreserved import charge_reader, is_sole_owner
 from tagloom.streams import CudaUnavailable, cuda_devices
 from tagloom.streams.cuda.arrays import CupyArrays, address_of, load_cupy
-from tagloom.streams.cuda.memory import BlockPool, CudaBuffer, buffer_of
+from tagloom.streams.cuda.memory import Allocator, BlockPool, CudaBuffer, buffer_of
 
 
 def test_without_it_a_device_copies(monkeypatch):
@@ -42,7 +42,7 @@ def cupy():
 def core():
     """What arrays need of a device: memory that nobody touches, and a stream's handle."""
     addresses = deque(range(1 << 20, 1 << 24, 1 << 20))
-    pool = BlockPool("memory", lambda nbytes: addresses.popleft(), id, OSError, limit=10_000, most_cached=0)
+    pool = BlockPool("memory", Allocator(lambda nbytes: addresses.popleft(), id, OSError), limit=10_000, most_cached=0)
     return SimpleNamespace(
         memory=pool, index=0, streams=[_Stream()], buffer=lambda shape, dtype: CudaBuffer(pool, shape, dtype)
     )

@@ -94,7 +94,6 @@ def broken():
     raise OSError(errno.EIO, "the bus is broken")
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("number", [1, 2, 7])
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("stream", ["device_to_host", "host_to_device"])
@@ -212,7 +211,6 @@ async def test_cancelled_at_all_times(graph, program, tmp_path, tier):
             await check()
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("tier", TIERS)
 async def test_cancelled_at_random(graph, program, tmp_path, tier, seed):

@@ -54,7 +54,6 @@ async def check(graph, fetch, limit, *, policy=EAGER, settings=ON, steps=2, **op
     return moved(swaps)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.rule(104)
 @pytest.mark.parametrize("window", [1, 7, 32, "auto"])
 @pytest.mark.parametrize("name", LOOPS)
@@ -62,7 +61,6 @@ async def test_gradients_of_loops(graph, name, window):
     await check(graph, gradient(LOOPS[name], window=window), ROOM[name] * SIZE)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("name", SECOND)
 async def test_gradients_of_gradients(graph, name):
     assert (await check(graph, gradient(LOOPS[name], 2), SECOND[name] * SIZE))["host"] > 0

@@ -37,7 +37,6 @@ async def steps_in_little_memory(graph, fetch, rng, directory):
         return count
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_steps_at_the_same_time(graph, tmp_path, seed, factory):

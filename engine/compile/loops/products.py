@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...base import dtypes
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ...kernels.cpu.product_views import has_equal_rows, is_own_product
+from ...kernels.cpu.linear import has_equal_rows, is_own_product
 
 WORTH = 1 << 18  # multiplications per iteration below which reading a row costs more than lifting saves
 ENOUGH_ROWS = 8  # rows from which on a product reads its weights only once, so that more rows hardly help

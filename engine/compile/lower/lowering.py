@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.dtypes import DType
-from ...base.shapes import SCALAR, Shape
+from ...base.shapes import SCALAR
+from ...ir.builder import Edges
 from ...ir.graph import Graph
 from ...ir.operation import Operation, Origin
 from ...ir.program import Program
@@ -85,16 +85,14 @@ class _Scope:
         self,
         type: str,
         name: str,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[tuple[DType, Shape]],
-        controls: Sequence[Operation] = (),
+        edges: Edges,
         like: Operation | None = None,
         origin: Origin | None = None,
         **attrs: Any,
     ) -> Operation:
         """Append a lowered operation to this scope."""
-        controls = list(controls)
-        if self.needs_pivot(inputs):
+        controls = list(edges.controls)
+        if self.needs_pivot(edges.inputs):
             controls.append(self.pivot())
         # An operation of the program keeps its name; only operations added by lowering get new names.
         if like is None or name != like.name:
@@ -103,8 +101,8 @@ class _Scope:
             self.lowering.graph.root,
             type,
             name,
-            inputs,
-            outputs,
+            edges.inputs,
+            edges.outputs,
             control_inputs=controls,
             attrs=attrs,
             device=like.device if like else "",
@@ -165,7 +163,8 @@ class _BranchScope(_Scope):
         if self.op.attrs.get("dead_silent"):
             attrs["dead_silent"] = True
         name, origin = f"{self.op.name}/Switch", Origin(self.op.name, "capture")
-        return self.parent.emit(type, name, [data, self.pred], outputs, like=self.op, origin=origin, **attrs).outputs
+        edges = Edges([data, self.pred], outputs)
+        return self.parent.emit(type, name, edges, like=self.op, origin=origin, **attrs).outputs
 
     def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
         # Any input is dead in a branch not taken: it came through a Switch, or depends on one or on the pivot.
@@ -176,8 +175,8 @@ class _BranchScope(_Scope):
             # The predicate switched by itself: alive exactly in the branch taken.
             live = self.capture(self.op, self.pred)
             name, origin = f"{self.op.name}/pivot", Origin(self.op.name, "pivot")
-            outputs = [(live.dtype, live.shape)]
-            self._pivot = self.emit("Identity", name, [live], outputs, like=self.op, origin=origin)
+            edges = Edges([live], [(live.dtype, live.shape)])
+            self._pivot = self.emit("Identity", name, edges, like=self.op, origin=origin)
             self._pivot.device = ""  # no constraint: placement puts it where its data is
         return self._pivot
 
@@ -196,12 +195,11 @@ class _LoopScope(_Scope):
         assert self.parent is not None
         # An invariant has no control inputs of its own: the loop's variables already delay the first iteration.
         constant = origin.role == "capture"
+        controls = () if constant else self.lowering.lower_controls(self.op, self.parent)
         tensor = self.parent.emit(
             "Enter",
             f"{self.op.name}/Enter",
-            [outer],
-            [(outer.dtype, outer.shape)],
-            self.lowering.lower_controls(self.op, self.parent) if not constant else (),
+            Edges([outer], [(outer.dtype, outer.shape)], controls),
             like=self.op,
             origin=origin,
             frame_name=self.name,
@@ -292,7 +290,7 @@ class _Lowering:
         inputs = [scope.lookup(stand_in if i in late else t) for i, t in enumerate(op.inputs)]
         outputs = [(t.dtype, t.shape) for t in op.outputs]
         controls = self.lower_controls(op, scope)
-        lowered = scope.emit(op.type, op.name, inputs, outputs, controls, like=op, **op.attrs)
+        lowered = scope.emit(op.type, op.name, Edges(inputs, outputs, controls), like=op, **op.attrs)
         self.cycles += [(lowered, i, scope, op.inputs[i]) for i in late]
         self.ops[op] = [lowered]
         scope.env.update(zip(op.outputs, lowered.outputs, strict=True))
@@ -325,9 +323,7 @@ class _Lowering:
             token = home.emit(
                 "Const",
                 f"{control.name}/done",
-                (),
-                [(dtypes.bool_, SCALAR)],
-                self.ops[control],
+                Edges((), [(dtypes.bool_, SCALAR)], self.ops[control]),
                 like=control,
                 value=np.asarray(True),
             )
@@ -340,7 +336,8 @@ class _Lowering:
         controls = self.lower_controls(op, scope)
         # One Identity with the control inputs, before the predicate, delays all Switches, whenever they are captured.
         if controls:
-            waiting = scope.emit("Identity", f"{op.name}/pred", [pred], [(pred.dtype, pred.shape)], controls, like=op)
+            edges = Edges([pred], [(pred.dtype, pred.shape)], controls)
+            waiting = scope.emit("Identity", f"{op.name}/pred", edges, like=op)
             waiting.device = ""
             pred = waiting.outputs[0]
         shared: dict[Key, list[Tensor]] = {}
@@ -352,7 +349,7 @@ class _Lowering:
             inputs = [b.lookup(r.results[i]) for b, r in zip(branches, op.regions, strict=True)]
             outputs = [(output.dtype, output.shape), (dtypes.int32, SCALAR)]
             origin = Origin(op.name, "result", i)
-            merge = scope.emit("Merge", f"{op.name}/Merge", inputs, outputs, like=op, origin=origin)
+            merge = scope.emit("Merge", f"{op.name}/Merge", Edges(inputs, outputs), like=op, origin=origin)
             scope.env[output] = merge.outputs[0]
             merges.append(merge)
         for extra, output in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
@@ -375,9 +372,9 @@ class _Lowering:
         self._bind_params(pred, op.regions[0].params, [m.outputs[0] for m in merges])
         self.lower_region(op.regions[0], pred)
         goes_on = pred.lookup(op.regions[0].results[0])
-        outputs = [(dtypes.bool_, SCALAR)]
+        edges = Edges([goes_on], [(dtypes.bool_, SCALAR)])
         origin = Origin(op.name, "predicate", not_native=op.notes.not_native)
-        cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [goes_on], outputs, like=op, origin=origin).outputs[0]
+        cond = pred.emit("LoopCond", f"{op.name}/LoopCond", edges, like=op, origin=origin).outputs[0]
         switches = [
             self._emit_switch(op, m.outputs[0], cond, origin) for m, origin in zip(merges, origins, strict=True)
         ]
@@ -405,8 +402,8 @@ class _Lowering:
 
     def _spare_variable(self, op: Operation, scope: _Scope) -> Tensor:
         """Return the initial value of a variable for a loop without any: its regions need a Merge and a Switch."""
-        outputs = [(dtypes.bool_, SCALAR)]
-        return scope.emit("Const", f"{op.name}/dummy", (), outputs, like=op, value=np.asarray(True)).outputs[0]
+        edges = Edges((), [(dtypes.bool_, SCALAR)])
+        return scope.emit("Const", f"{op.name}/dummy", edges, like=op, value=np.asarray(True)).outputs[0]
 
     def _emit_primitive(
         self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, origin: Origin, **attrs: Any
@@ -443,8 +440,8 @@ class _Lowering:
         )
 
     def _emit_next_iteration(self, op: Operation, body: _Scope, value: Tensor, origin: Origin) -> Tensor:
-        name, outputs = f"{op.name}/NextIteration", [(value.dtype, value.shape)]
-        return body.emit("NextIteration", name, [value], outputs, like=op, origin=origin).outputs[0]
+        edges = Edges([value], [(value.dtype, value.shape)])
+        return body.emit("NextIteration", f"{op.name}/NextIteration", edges, like=op, origin=origin).outputs[0]
 
     def _emit_saved_output(self, op: Operation, body: _Scope, cond: Tensor, slot: int, extra: Any) -> Tensor:
         """Emit the trip count, or SeriesPush and SeriesExit, of a saved output; return the lowered output."""
@@ -458,7 +455,7 @@ class _Lowering:
             attrs["swappable"] = True
         if op.notes.host_backed:
             attrs["host_backed"] = True
-        push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, origin=origin, **attrs)
+        push = body.emit("SeriesPush", f"{op.name}/SeriesPush", Edges(inputs, flow), like=op, origin=origin, **attrs)
         out = [(dtypes.series, SCALAR)]
         return self._emit_primitive(op, "SeriesExit", [push.outputs[0]], out, origin, series=slot).outputs[0]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...ir.builder import Builder
+from ...ir.builder import Builder, Edges
 from ...ir.operation import Operation
 from ...ir.region import Region
 from ...ir.structured import append_cond
@@ -58,9 +58,8 @@ def append_choice(
     # A Cond takes its branch 1 if the predicate is true.
     branches[1].results = native.outputs[1:]
     either = like.graph.unique_name(f"{name}/either")
-    return append_cond(
-        like.region, native.outputs[0], branches, outputs, either, like.source, device=like.device, **attrs
-    )
+    edges = Edges([native.outputs[0]], outputs)
+    return append_cond(like.region, either, edges, branches, source=like.source, device=like.device, **attrs)
 
 
 def is_choice(op: Operation) -> bool:

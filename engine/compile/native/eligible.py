@@ -19,6 +19,7 @@ from ...ir.traits import Role
 from ...kernels.native.program import Computation
 from .called import CalledKernel
 from .rules import ON_CPU, Rules
+from .sizes import size_inputs
 
 HANDLES = frozenset({dtypes.resource, dtypes.series})
 
@@ -54,6 +55,7 @@ def computation_of(op: Operation, switches: Switches, rules: Rules = ON_CPU, cal
     # Only declared attributes: the others are notes of passes, which no kernel takes.
     attrs = {key: op.attrs[key] for key in definition.attrs}
     computation = Computation(op.name, op.type, attrs, ufunc, definition.has(ShapeOnly), reads or (), kernel)
+    computation = replace(computation, sizes=size_inputs(op, computation.reads))
     input_dtypes, output_dtypes = [[np.dtype(t.dtype.numpy) for t in tensors] for tensors in (op.inputs, op.outputs)]
     if rules.generator.has_kernel(computation, input_dtypes, output_dtypes, switches):
         return computation

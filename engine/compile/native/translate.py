@@ -17,15 +17,17 @@ from ...ir.loops import change_of
 from ...ir.operation import Operation
 from ...ir.region import Region
 from ...ir.rules.native import RunsAs
-from ...ir.structured import num_results, saved_outputs
+from ...ir.structured import SavedOutput, num_results, saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
 from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead, refuse_swapping
+from .last_reads import mark_last_reads
 from .rules import ON_CPU, Rules
+from .sizes import find_sizes
+from .tensor_arrays import ACCESSES, translate_access
 
 _OUTSIDE = -2  # in place of a loop, for registers that are written only once per run
-_COUNTED = frozenset({"GET", "PUT"})  # instructions whose error messages name the iteration
 
 
 def translate(op: Operation, switches: Switches, rules: Rules = ON_CPU) -> tuple[NativeProgram, list[Tensor]]:
@@ -36,7 +38,7 @@ def translate(op: Operation, switches: Switches, rules: Rules = ON_CPU) -> tuple
     NotNative
         If an operation in the loop cannot be part of a program.
     """
-    return _Translator([op], switches, rules=rules).whole_loop()
+    return Translator([op], switches, rules=rules).whole_loop()
 
 
 def translate_cluster(
@@ -54,10 +56,10 @@ def translate_cluster(
     NotNative
         If an operation cannot be part of a program.
     """
-    return _Translator(operations, switches, computations).whole_cluster(results)
+    return Translator(operations, switches, computations).whole_cluster(results)
 
 
-class _Translator:
+class Translator:
     """Translator of a loop or cluster.
 
     Attributes
@@ -76,6 +78,8 @@ class _Translator:
         For a series saved in another series, the outer series and the slot.
     placed : list of (int, Tensor, Tensor)
         Saves with an index: the series, the value and the slot.
+    places : dict of int to Tensor
+        By series of series, the slot of a save with an index.
     results : dict of Tensor to int
         The registers of the outermost loop's saved outputs.
     """
@@ -108,12 +112,11 @@ class _Translator:
         self.flat: dict[Operation, int] = {}
         self.parts: dict[Tensor, tuple[int, int]] = {}
         self.placed: list[tuple[int, Tensor, Tensor]] = []
+        self.places: dict[int, Tensor] = {}
         self.results: dict[Tensor, int] = {}
         self.count = -1  # register that counts the iterations of the innermost loop
         self.special = {
             Code.ADD_PRODUCT: self.add_product,
-            Code.GET: self.get,
-            Code.PUT: self.put,
             Code.READ: self.read,
             Code.READ_NESTED: self.read_series,
         }
@@ -142,7 +145,7 @@ class _Translator:
         """Return the finished program and its input tensors."""
         outputs = tuple(self.of[t] for t in results)
         # Outputs are returned, and constants serve the next run: neither may be overwritten.
-        _mark_last(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
+        mark_last_reads(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
         program = NativeProgram(
             name,
             tuple(self.registers),
@@ -155,6 +158,7 @@ class _Translator:
             self.switches.llvm_seconds if self.switches.llvm and _has_llvm() else None,
             is_cluster,
             not self.rules.is_limited,
+            () if is_cluster else find_sizes(self.instructions, self.registers),
         )
         return program, self.captures
 
@@ -190,7 +194,8 @@ class _Translator:
         """Return the register of a tensor from outside."""
         if self.is_inside(tensor) or may_be_dead(tensor):
             raise NotNative(tensor.op, "gives what may not be there")
-        if tensor.op.is_constant:
+        # A constant with control inputs tells when they are done, so the program waits for it.
+        if tensor.op.is_constant and not tensor.op.control_inputs:
             return self.constant(tensor)
         self.captures.append(tensor)
         self.of[tensor] = register = self.new(tensor.dtype, tensor.op.name)
@@ -241,7 +246,8 @@ class _Translator:
         elif op.role in (Role.IDENTITY, Role.MAYBE_GET):
             self.bind(op.outputs, [self.value(op.inputs[0])])
         elif (instruction := op.rule(RunsAs)) is not None:
-            self.special[Code[instruction.code]](op)
+            special = self.special.get(Code[instruction.code])
+            special(op) if special is not None else translate_access(self, op)
         else:
             self.compute(op)
 
@@ -258,28 +264,19 @@ class _Translator:
         for tensor, register in zip(tensors, registers, strict=True):
             self.of[tensor] = register
             for series in self.saved.get(tensor, ()):
-                self.add(Code.PUSH, [register, self.slots[series]], [series])
+                self.push(register, series, tensor)
+
+    def push(self, register: int, series: int, tensor: Tensor) -> None:
+        """Append the PUSH of a tensor to save; NotNative for a TensorArray made by the program."""
+        if tensor.dtype in HANDLES and tensor.op.rule(RunsAs) is not None:
+            raise NotNative(tensor.op, "is saved for a gradient")
+        self.add(Code.PUSH, [register, self.slots[series]], [series])
 
     def add_product(self, op: Operation) -> None:
         """Translate the addition of a product to a running sum, whose register stays the same."""
         inputs = self.values(op.inputs)
         self.add(Code.ADD_PRODUCT, inputs)
         self.bind(op.outputs, inputs[:1])
-
-    def get(self, op: Operation) -> None:
-        """Translate a read of an element of a TensorArray."""
-        result = self.new(op.outputs[0].dtype, op.name, op)
-        array, index, *_ = self.values(op.inputs)  # all inputs: the flow orders the read after writes
-        shape = op.outputs[0].shape
-        known = shape.as_tuple() if shape.is_fully_known else None
-        self.add(Code.GET, [array, index, self.count], [result], name=op.name, shape=known)
-        self.bind(op.outputs, [result])
-
-    def put(self, op: Operation) -> None:
-        """Translate a write of an element of a TensorArray, whose flow stays the same."""
-        *inputs, flow = self.values(op.inputs)
-        self.add(Code.PUT, [*inputs, self.count], name=op.name)
-        self.bind(op.outputs, [flow])
 
     def read(self, op: Operation) -> None:
         """Translate a read of a value saved by another loop."""
@@ -337,10 +334,10 @@ class _Translator:
         self.bind(body.params, variables)
         self.save_what_is_there(body, saved)
         self.region(body)
-        if op is self.op:
-            # At the end of the body: only now have all values and indices been computed.
-            for series, value, index in self.placed:
-                self.add(Code.PUSH, self.values([value, index]), [series])
+        # At the end of the body: only now have all values and indices been computed.
+        for series, value, index in self.placed if op is self.op else ():
+            self.add(Code.PUSH, self.values([value, index]), [series])
+        self.push_nests(nests)
         self.move(self.values(body.results), variables)
         for count in (*counts, *([self.flat[op]] if op in self.flat else [])):
             # Counted after the moves and before the jump: PUSH and GET of this iteration have used the old number.
@@ -361,7 +358,7 @@ class _Translator:
             self.flat = {loop: self.new(dtypes.int64, f"{loop.name}/all") for loop in inner}
         return list(self.flat.values()) if op is self.op else []
 
-    def begin_nests(self, op: Operation) -> list[tuple[int, int, list[int]]]:
+    def begin_nests(self, op: Operation) -> list[tuple[int, int, list[int], SavedOutput]]:
         """Create series for all runs of an inner loop; return each with the run's first slot and its targets."""
         nests = []
         # All runs of the inner loop share a series: the slots of this run begin at the count of the earlier runs.
@@ -371,19 +368,28 @@ class _Translator:
             if saved.kind == "trip":
                 continue
             outer = self.saved.pop(tensor, None)
-            if outer is None or saved.index is not None or saved.value is None:
+            if outer is None or saved.value is None:
                 raise NotNative(op, "saves values that are not saved by the loop around it")
             rows = self.new(tensor.dtype, tensor.name)
             self.slots[rows] = self.flat[op]
-            self.saved.setdefault(saved.value, []).append(rows)
-            nests.append((first, rows, outer))
+            if saved.index is None:
+                self.saved.setdefault(saved.value, []).append(rows)
+            nests.append((first, rows, outer, saved))
         return nests
 
-    def end_nests(self, op: Operation, nests: list[tuple[int, int, list[int]]], count: int) -> None:
+    def push_nests(self, nests: list[tuple[int, int, list[int], SavedOutput]]) -> None:
+        """Append the PUSHes of an inner loop's saves with an index."""
+        for first, rows, _, saved in nests:
+            if saved.index is not None and saved.value is not None:
+                self.add(Code.PUSH_AT, [*self.values([saved.value, saved.index]), first], [rows])
+
+    def end_nests(self, op: Operation, nests: list[tuple[int, int, list[int], SavedOutput]], count: int) -> None:
         """Append the slots written in a run of an inner loop to outer series, and bind the trip count."""
-        for first, rows, outer in nests:
+        for first, rows, outer, saved in nests:
             for series in outer:
-                self.add(Code.NEST, [first, self.flat[op], self.slots[series], rows], [series])
+                slot = self.value(self.places[series]) if series in self.places else self.slots[series]
+                is_placed = saved.index is not None
+                self.add(Code.NEST, [first, self.flat[op], slot, rows], [series], is_maybe=is_placed)
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
             if saved.kind == "trip":
                 self.bind([tensor], [count])
@@ -396,11 +402,11 @@ class _Translator:
         pairs = [pair for pair in pairs if self.registers[pair[1]][1] is not None]
         self.add(Code.MOVE, [source for source, _ in pairs], [target for _, target in pairs])
 
-    def zero(self) -> int:
+    def zero(self, dtype: DType = dtypes.int64) -> int:
         """Return the register of a constant 0."""
-        register = self.new(dtypes.int64)
+        register = self.new(dtype)
         self.loops[register] = _OUTSIDE
-        self.constants[register] = np.zeros((), np.int64)
+        self.constants[register] = np.zeros((), dtype.numpy)
         return register
 
     def begin_saving(self, op: Operation) -> list[Tensor]:
@@ -419,8 +425,10 @@ class _Translator:
                 continue
             self.results[tensor] = series = self.new(tensor.dtype, tensor.name)
             self.slots[series] = self.count
-            if saved.index is None:
+            if saved.index is None or saved.value.dtype in HANDLES:
                 self.saved.setdefault(saved.value, []).append(series)
+                if saved.index is not None:
+                    self.places[series] = saved.index
             else:
                 self.placed.append((series, saved.value, saved.index))
         return list(dict.fromkeys(tensors))
@@ -431,19 +439,21 @@ class _Translator:
             if not body.encloses(tensor.region):
                 register = self.value(tensor)
                 for series in self.saved.get(tensor, ()):
-                    self.add(Code.PUSH, [register, self.slots[series]], [series])
+                    self.push(register, series, tensor)
 
     def cond(self, op: Operation) -> None:
         """Translate a Cond: each branch moves its results to the same registers."""
         first = num_results(op)
         results = [self.new(t.dtype, t.op.name, op) for t in op.outputs[:first]]
-        # Before the branches are translated, which append the PUSHes.
-        self.move_saved(op)
+        # Before the branches are translated, which append the PUSHes of values that they compute.
+        earlier = self.move_saved(op)
         choice = self.add(Code.SELECT, [self.value(op.inputs[0])])
         ends = []
         targets = []
-        for region in op.regions:
+        for region, pushed in zip(op.regions, earlier, strict=True):
             targets.append(len(self.instructions))
+            for value, series in pushed:
+                self.push(self.value(value), series, value)
             self.region(region)
             self.move(self.values(region.results), results)
             ends.append(self.add(Code.JUMP))
@@ -452,13 +462,23 @@ class _Translator:
             end.targets = (len(self.instructions),)
         self.bind(op.outputs[:first], results)
 
-    def move_saved(self, op: Operation) -> None:
-        """Move the saving of a branch's saved value into that branch, where the value is computed."""
+    def move_saved(self, op: Operation) -> list[list[tuple[Tensor, int]]]:
+        """Move the saving of a branch's saved value into that branch, where the value is computed.
+
+        Returns
+        -------
+        list of list of (Tensor, int)
+            For each branch, the values computed before the Cond, and their series.
+        """
+        earlier: list[list[tuple[Tensor, int]]] = [[] for _ in op.regions]
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
             if tensor in self.saved and saved.value is not None:
-                self.saved.setdefault(saved.value, []).extend(self.saved.pop(tensor))
-                if not op.regions[saved.branch].encloses(saved.value.region):
-                    raise NotNative(op, "saves in a branch what is made before it")
+                every = self.saved.pop(tensor)
+                if op.regions[saved.branch].encloses(saved.value.region):
+                    self.saved.setdefault(saved.value, []).extend(every)
+                else:
+                    earlier[saved.branch] += [(saved.value, series) for series in every]
+        return earlier
 
 
 @cache
@@ -470,31 +490,4 @@ def _has_llvm() -> bool:
 def _is_counted(op: Operation) -> bool:
     """Return True if the loop needs the number of the iteration."""
     inside = (inner.rule(RunsAs) for region in op.regions for inner in region.walk())
-    return bool(saved_outputs(op)) or any(each is not None and each.code in _COUNTED for each in inside)
-
-
-def _mark_last(
-    instructions: Sequence[Instruction],
-    around: Sequence[int],
-    loops: Sequence[int],
-    kept: set[int],
-    homes: set[int],
-) -> None:
-    """Mark each input of an instruction whose value may be overwritten there.
-
-    A value may be overwritten if no later instruction reads the value and each iteration of the loops around writes the
-    register anew. A loop variable is written at the end of the loop's body, so its reads after the loop do not matter
-    inside the body; they do for the predicate, after which the loop may end.
-    """
-    read: set[int] = set(kept)
-    behind: dict[int, set[int]] = {}  # by loop, its variables that are read after it
-    for i in reversed(range(len(instructions))):
-        instruction = instructions[i]
-        if instruction.code is Code.JUMP and instruction.targets[0] <= i:
-            # The end of a loop, after MOVEs to its variables.
-            behind[instruction.targets[0]] = {r for r in homes & read if loops[r] == instruction.targets[0]}
-            read -= behind[instruction.targets[0]]
-        elif instruction.code is Code.UNLESS:
-            read |= behind[around[i]]
-        instruction.last = tuple(r not in read and loops[r] == around[i] for r in instruction.inputs)
-        read.update(instruction.inputs)
+    return bool(saved_outputs(op)) or any(each is not None and each.code in ACCESSES for each in inside)

@@ -7,7 +7,7 @@ of an inner frame is entered from the Merge of the outer frame's control loop, o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ...base import dtypes
 from ...base.device_names import DeviceSpec
 from ...base.errors import GraphError
 from ...base.shapes import SCALAR
+from ...ir.builder import Edges
 from ...ir.frames import ROOT
 from ...ir.operation import Operation
 
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from .cut import Cutter
 
 _SIGNAL = [(dtypes.bool_, SCALAR)]
+
+
+class Site(NamedTuple):
+    """Place of an operation: the device, and the frame."""
+
+    device: DeviceSpec
+    frame: str
 
 
 class ControlLoops:
@@ -56,15 +64,16 @@ class ControlLoops:
         emit, info = self.cutter.emit, self.cutter.frames.infos[frame]
         if info.parent == ROOT:
             name = f"{frame}/control/Const"
-            start = emit(device, ROOT, "Const", name, (), _SIGNAL, attrs={"value": np.asarray(False)})
+            start = emit(Site(device, ROOT), "Const", name, Edges((), _SIGNAL), attrs={"value": np.asarray(False)})
         else:
             start = self.merge(info.parent, device, because)
         attrs = {"frame_name": frame, "is_constant": False, "parallel_iterations": info.parallel_iterations}
-        enter = emit(device, info.parent, "Enter", f"{frame}/control/Enter", start.outputs[:1], _SIGNAL, attrs=attrs)
+        edges = Edges(start.outputs[:1], _SIGNAL)
+        enter = emit(Site(device, info.parent), "Enter", f"{frame}/control/Enter", edges, attrs=attrs)
         # A Merge has a second output, the index of the live input.
         outputs = [*_SIGNAL, (dtypes.int32, SCALAR)]
         # The second input is a placeholder for NextIteration, which needs the Switch and so this Merge.
-        return emit(device, frame, "Merge", f"{frame}/control/Merge", enter.outputs * 2, outputs)
+        return emit(Site(device, frame), "Merge", f"{frame}/control/Merge", Edges(enter.outputs * 2, outputs))
 
     def predicate(self, frame: str, device: DeviceSpec) -> Operation:
         """Return the LoopCond of a frame on a device: the loop's own, or a LoopCond on the received predicate."""
@@ -78,7 +87,7 @@ class ControlLoops:
         if cutter.placement[loop_cond] == device:
             return cutter.copy(loop_cond, device)
         received = cutter.receive(loop_cond.outputs[0], device).outputs
-        return cutter.emit(device, frame, "LoopCond", f"{frame}/control/LoopCond", received, _SIGNAL)
+        return cutter.emit(Site(device, frame), "LoopCond", f"{frame}/control/LoopCond", Edges(received, _SIGNAL))
 
     def close(self) -> None:
         """Open the missing control loops, and close all cycles.
@@ -103,8 +112,9 @@ class ControlLoops:
         """Emit the Switch and the NextIteration of a control loop, and close its cycle."""
         emit = self.cutter.emit
         predicate = self.predicate(frame, device).outputs[0]
-        inputs = [merge.outputs[0], predicate]
-        switch = emit(device, frame, "Switch", f"{frame}/control/Switch", inputs, _SIGNAL * 2)
-        again = emit(device, frame, "NextIteration", f"{frame}/control/NextIteration", switch.outputs[1:], _SIGNAL)
+        site = Site(device, frame)
+        switch = emit(site, "Switch", f"{frame}/control/Switch", Edges([merge.outputs[0], predicate], _SIGNAL * 2))
+        edges = Edges(switch.outputs[1:], _SIGNAL)
+        again = emit(site, "NextIteration", f"{frame}/control/NextIteration", edges)
         merge.update_input(1, again.outputs[0])
         self.cutter.part(device).targets.append(again)

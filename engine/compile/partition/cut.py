@@ -16,6 +16,7 @@ from ...base import dtypes
 from ...base.device_names import DeviceSpec
 from ...base.errors import GraphError
 from ...base.shapes import SCALAR
+from ...ir.builder import Edges
 from ...ir.frames import ROOT, Frames, assign_frames
 from ...ir.graph import Graph
 from ...ir.operation import Operation
@@ -24,7 +25,7 @@ from ...ir.tensor import Tensor
 from ...ir.topological import topological_order
 from ...ir.traits import SWITCHES, Role
 from ...ops.internal import send_recv as transfer  # noqa: F401  (declares Send and Recv)
-from .control_loops import ControlLoops
+from .control_loops import ControlLoops, Site
 from .dead_leaders import dead_leaders
 from .every_iteration import check_every_iteration
 from .partitioned import Channel, Partitioned
@@ -148,30 +149,27 @@ class Cutter:
 
     def emit(
         self,
-        device: DeviceSpec,
-        frame: str,
+        site: Site,
         type: str,
         name: str,
-        inputs: Sequence[Tensor],
-        outputs: Any,
-        controls: Sequence[Operation] = (),
+        edges: Edges,
         like: Operation | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> Operation:
-        """Append an operation to a device's program, with the source of `like`, and its name for a copy of `like`."""
-        graph = self.part(device).graph
+        """Append an operation to a site's program, with the source of `like`, and its name for a copy of `like`."""
+        graph = self.part(site.device).graph
         # Copies keep their names, which new operations must not take.
         if like is None or name != like.name:
             while (name := graph.unique_name(name)) in self.names:
                 pass
-        self.inhabited.setdefault(frame, set()).add(device)
+        self.inhabited.setdefault(site.frame, set()).add(site.device)
         return Operation(
             graph.root,
             type,
             name,
-            inputs,
-            outputs,
-            control_inputs=controls,
+            edges.inputs,
+            edges.outputs,
+            control_inputs=edges.controls,
             attrs=dict(attrs or {}),
             source=like.source if like else None,
             origin=like.origin if like and type == like.type else None,
@@ -186,7 +184,8 @@ class Cutter:
             inputs = [self.tensor(early[0] if i in late else t, device) for i, t in enumerate(op.inputs)]
             controls = [self.signal(c, device) for c in op.control_inputs]
             outputs = [(t.dtype, t.shape) for t in op.outputs]
-            copy = self.emit(device, self.frames.of[op], op.type, op.name, inputs, outputs, controls, op, op.attrs)
+            site, edges = Site(device, self.frames.of[op]), Edges(inputs, outputs, controls)
+            copy = self.emit(site, op.type, op.name, edges, op, op.attrs)
             self.back_edges += [(copy, i, op.inputs[i], device) for i in late]
             self.copies[op, device] = copy
         return self.copies[op, device]
@@ -238,20 +237,19 @@ class Cutter:
         # In the root a Recv starts with the step; in a loop the control loop starts it in every iteration.
         controls = [self.controls.merge(frame, device, op)] if frame != ROOT else []
         attrs: dict[str, Any] = {"channel": len(self.ends), "dead_silent": False}
-        send = self.emit(self.placement[op], frame, "Send", f"{op.name}/Send", [sent], (), (), op, attrs)
+        send = self.emit(Site(self.placement[op], frame), "Send", f"{op.name}/Send", Edges([sent], ()), op, attrs)
         self.part(self.placement[op]).targets.append(send)
         attrs |= {"dtype": sent.dtype, "shape": sent.shape}
-        outputs = [(sent.dtype, sent.shape)]
-        return send, self.emit(device, frame, "Recv", f"{op.name}/Recv", (), outputs, controls, op, attrs)
+        edges = Edges((), [(sent.dtype, sent.shape)], controls)
+        return send, self.emit(Site(device, frame), "Recv", f"{op.name}/Recv", edges, op, attrs)
 
     def emit_message(self, value: Value, frame: str) -> Tensor:
         """Return the tensor to send; for a control edge an empty value made once the operation has run."""
         op = op_of(value)
         home = self.placement[op]
         if isinstance(value, Operation):
-            outputs = [(dtypes.bool_, SCALAR)]
-            ran = [self.copy(op, home)]
-            done = self.emit(home, frame, "Const", f"{op.name}/done", (), outputs, ran, op, _EMPTY)
+            edges = Edges((), [(dtypes.bool_, SCALAR)], [self.copy(op, home)])
+            done = self.emit(Site(home, frame), "Const", f"{op.name}/done", edges, op, _EMPTY)
             return done.outputs[0]
         if not value.dtype.is_value:
             raise GraphError(

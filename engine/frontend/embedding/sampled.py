@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+from ...base.docstrings import Family, name_function
 from ...base.dtypes import float32
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
@@ -74,22 +75,93 @@ def compute_accidental_hits(
     return cast(examples, "int32"), cast(ids, "int64"), apply("Identity", weights, name=name)
 
 
-@public
-def sampled_softmax_loss(
-    weights: Any,
-    biases: Any,
-    labels: Any,
-    inputs: Any,
-    num_sampled: int,
-    num_classes: int,
-    num_true: int = 1,
-    sampled_values: Sequence[Any] | None = None,
-    remove_accidental_hits: bool = True,
-    partition_strategy: str | None = None,
-    name: str = "sampled_softmax_loss",
-    seed: int | None = None,
-) -> Tensor:
-    """Cross-entropy of a softmax over the true classes and a sample of the others (Jean et al., 2015).
+class SampledLoss(Protocol):
+    """Public function of a loss over a sample of the classes."""
+
+    def __call__(
+        self,
+        weights: Any,
+        biases: Any,
+        labels: Any,
+        inputs: Any,
+        num_sampled: int,
+        num_classes: int,
+        num_true: int = 1,
+        sampled_values: Sequence[Any] | None = None,
+        remove_accidental_hits: bool = ...,
+        partition_strategy: str | None = None,
+        name: str = ...,
+        seed: int | None = None,
+    ) -> Tensor: ...
+
+
+_SAMPLED = Family(
+    {
+        "weights": """Tensor, list of Tensor, or PartitionedVariable
+    Shape ``[num_classes, dim]``, whole or in shards, as for `embedding_lookup`: rows are gathered on their devices.""",
+        "biases": """Tensor, list of Tensor, or PartitionedVariable
+    Shape ``[num_classes]``, whole or in shards.""",
+        "labels": """int32 or int64 Tensor of shape [batch, num_true]
+    The true classes.""",
+        "inputs": """floating Tensor of shape [batch, dim]
+    Features from which the classes are predicted.""",
+        "num_sampled": "int\n    Number of classes drawn, once for the whole batch.",
+        "num_classes": "int",
+        "sampled_values": """(sampled, true_expected_count, sampled_expected_count), optional
+    Results of a candidate sampler, of shapes ``[num_sampled]``, ``[batch, num_true]`` and ``[num_sampled]``; by
+    default of `log_uniform_candidate_sampler` without repetition, for classes in descending order of frequency.""",
+        "partition_strategy": """{'mod', 'div'}, optional
+    Assignment of rows to shards, as for `embedding_lookup`.""",
+        "seed": "int, optional\n    Seed of the default sampler.",
+    },
+    raises={"ShapeError": "If the shapes do not fit.", "GraphError": "If the shards do not form a table."},
+)
+
+
+def _define_sampled_loss(
+    function: str, removes_hits: bool, loss_of: Callable[[Tensor, Tensor], Tensor], text: str, examples: str
+) -> SampledLoss:
+    """Return the public function of a sampled loss.
+
+    Parameters
+    ----------
+    function, text, examples : str
+        Its name, the beginning of its docstring, and the examples.
+    removes_hits : bool
+        Default of `remove_accidental_hits`.
+    loss_of : callable
+        ``loss_of(logits, targets)`` returns the loss of each example, from one logit for each true and sampled class.
+    """
+
+    def sampled_loss(
+        weights: Any,
+        biases: Any,
+        labels: Any,
+        inputs: Any,
+        num_sampled: int,
+        num_classes: int,
+        num_true: int = 1,
+        sampled_values: Sequence[Any] | None = None,
+        remove_accidental_hits: bool = removes_hits,
+        partition_strategy: str | None = None,
+        name: str = function,
+        seed: int | None = None,
+    ) -> Tensor:
+        with scopes.within(name=name_in_scope(name)):
+            classes, x = _convert_classes(labels, num_true), convert_to_tensor(inputs)
+            sample = _convert_sample(sampled_values, classes, num_true, num_sampled, num_classes, seed)
+            tables = classes_of(weights, biases, partition_strategy)
+            logits, targets = _sampled_logits(*tables, classes, x, sample, remove_accidental_hits)
+            return loss_of(logits, stop_gradient(targets))
+
+    return public(_SAMPLED.complete(name_function(sampled_loss, function, text), examples))
+
+
+sampled_softmax_loss: SampledLoss = _define_sampled_loss(
+    "sampled_softmax_loss",
+    removes_hits=True,
+    loss_of=lambda logits, targets: softmax_cross_entropy_with_logits(labels=targets, logits=logits),
+    text="""Cross-entropy of a softmax over the true classes and a sample of the others (Jean et al., 2015).
 
     For training only: the loss takes `num_sampled` products for each example instead of `num_classes`, and
     underestimates the value of `full_softmax_loss`. Logits are reduced by the logarithm of their class's expected count
@@ -97,83 +169,37 @@ def sampled_softmax_loss(
 
     Parameters
     ----------
-    weights : Tensor, list of Tensor, or PartitionedVariable
-        Shape ``[num_classes, dim]``, whole or in shards, as for `embedding_lookup`: rows are gathered on their devices.
-    biases : Tensor, list of Tensor, or PartitionedVariable
-        Shape ``[num_classes]``, whole or in shards.
-    labels : int32 or int64 Tensor of shape [batch, num_true]
-        The true classes.
-    inputs : floating Tensor of shape [batch, dim]
-        Features from which the classes are predicted.
-    num_sampled : int
-        Number of classes drawn, once for the whole batch.
-    num_classes : int
     num_true : int
         True classes of each example; the target distributes the probability equally.
-    sampled_values : (sampled, true_expected_count, sampled_expected_count), optional
-        Results of a candidate sampler, of shapes ``[num_sampled]``, ``[batch, num_true]`` and ``[num_sampled]``; by
-        default of `log_uniform_candidate_sampler` without repetition, for classes in descending order of frequency.
     remove_accidental_hits : bool
         Leave sampled classes out of an example's loss if they are among its true classes.
-    partition_strategy : {'mod', 'div'}, optional
-        Assignment of rows to shards, as for `embedding_lookup`.
-    seed : int, optional
-        Seed of the default sampler.
 
     Returns
     -------
     Tensor
         Shape ``[batch]``, of the dtype of `inputs`: nats per example.
+    """,
+    examples=""">>> import numpy as np, tagloom as tg
+>>> with tg.Graph().as_default() as graph:
+...     sample = [3, 0], np.ones((1, 1), np.float32), np.ones(2, np.float32)
+...     weights, biases, inputs = tg.zeros([4, 5]), tg.zeros([4]), tg.ones([1, 5])
+...     loss = tg.sampled_softmax_loss(weights, biases, [[0]], inputs, 2, 4, sampled_values=sample)
+>>> with tg.SyncSession(graph) as session:
+...     np.exp(-session.run(loss))  # one of two classes: that the sample has it too does not count
+array([0.5], dtype=float32)""",
+)
 
-    Raises
-    ------
-    ShapeError
-        If the shapes do not fit.
-    GraphError
-        If the shards do not form a table.
-
-    Examples
-    --------
-    >>> import numpy as np, tagloom as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     sample = [3, 0], np.ones((1, 1), np.float32), np.ones(2, np.float32)
-    ...     weights, biases, inputs = tg.zeros([4, 5]), tg.zeros([4]), tg.ones([1, 5])
-    ...     loss = tg.sampled_softmax_loss(weights, biases, [[0]], inputs, 2, 4, sampled_values=sample)
-    >>> with tg.SyncSession(graph) as session:
-    ...     np.exp(-session.run(loss))  # one of two classes: that the sample has it too does not count
-    array([0.5], dtype=float32)
-    """
-    with scopes.within(name=name_in_scope(name)):
-        classes, x = _convert_classes(labels, num_true), convert_to_tensor(inputs)
-        sample = _convert_sample(sampled_values, classes, num_true, num_sampled, num_classes, seed)
-        tables = classes_of(weights, biases, partition_strategy)
-        logits, targets = _sampled_logits(*tables, classes, x, sample, remove_accidental_hits)
-        return softmax_cross_entropy_with_logits(labels=stop_gradient(targets), logits=logits)
-
-
-@public
-def nce_loss(
-    weights: Any,
-    biases: Any,
-    labels: Any,
-    inputs: Any,
-    num_sampled: int,
-    num_classes: int,
-    num_true: int = 1,
-    sampled_values: Sequence[Any] | None = None,
-    remove_accidental_hits: bool = False,
-    partition_strategy: str | None = None,
-    name: str = "nce_loss",
-    seed: int | None = None,
-) -> Tensor:
-    """Noise-contrastive estimation: tell the true classes from a sample of others (Gutmann and Hyvärinen, 2010).
+nce_loss: SampledLoss = _define_sampled_loss(
+    "nce_loss",
+    removes_hits=False,
+    # A binary decision for each class, true or sampled, unlike the single choice of a softmax.
+    loss_of=lambda logits, targets: reduce_sum(sigmoid_cross_entropy_with_logits(labels=targets, logits=logits), 1),
+    text="""Noise-contrastive estimation: tell the true classes from a sample of others (Gutmann and Hyvärinen, 2010).
 
     Each true and each sampled class is a separate binary question: true or noise.
 
     Parameters
     ----------
-    weights, biases, labels, inputs, num_sampled, num_classes, sampled_values, partition_strategy, seed
-        As for `sampled_softmax_loss`.
     num_true : int
         True classes of each example, each weighted by ``1 / num_true``.
     remove_accidental_hits : bool
@@ -183,32 +209,16 @@ def nce_loss(
     -------
     Tensor
         Shape ``[batch]``, of the dtype of `inputs`: the sum of the cross-entropies of an example's questions, in nats.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes do not fit.
-    GraphError
-        If the shards do not form a table.
-
-    Examples
-    --------
-    >>> import numpy as np, tagloom as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     sample = [3, 1], np.ones((1, 1), np.float32), np.ones(2, np.float32)
-    ...     weights, biases, inputs = tg.zeros([4, 5]), tg.zeros([4]), tg.ones([1, 5])
-    ...     loss = tg.nce_loss(weights, biases, [[0]], inputs, 2, 4, sampled_values=sample)
-    >>> with tg.SyncSession(graph) as session:
-    ...     np.exp(-session.run(loss))  # three questions, each answered with one half
-    array([0.125], dtype=float32)
-    """
-    with scopes.within(name=name_in_scope(name)):
-        classes, x = _convert_classes(labels, num_true), convert_to_tensor(inputs)
-        sample = _convert_sample(sampled_values, classes, num_true, num_sampled, num_classes, seed)
-        tables = classes_of(weights, biases, partition_strategy)
-        logits, targets = _sampled_logits(*tables, classes, x, sample, remove_accidental_hits)
-        # A binary decision for each class, true or sampled, unlike the single choice of a softmax.
-        return reduce_sum(sigmoid_cross_entropy_with_logits(labels=stop_gradient(targets), logits=logits), 1)
+    """,
+    examples=""">>> import numpy as np, tagloom as tg
+>>> with tg.Graph().as_default() as graph:
+...     sample = [3, 1], np.ones((1, 1), np.float32), np.ones(2, np.float32)
+...     weights, biases, inputs = tg.zeros([4, 5]), tg.zeros([4]), tg.ones([1, 5])
+...     loss = tg.nce_loss(weights, biases, [[0]], inputs, 2, 4, sampled_values=sample)
+>>> with tg.SyncSession(graph) as session:
+...     np.exp(-session.run(loss))  # three questions, each answered with one half
+array([0.125], dtype=float32)""",
+)
 
 
 def _convert_sample(

@@ -4,5 +4,7 @@
 PUBLIC = {
     "custom_gradient": "custom_gradient grad_pass_through recompute_grad",
     "functional": "foldl foldr map_fn scan",
+    "prefixes": "associative_scan",
     "py_function": "py_function",
+    "vectorized": "vectorized_map vmap",
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from ...base import nest
 from ...base.calling import call
+from ...base.docstrings import Family, name_function
 from ...base.settings import WINDOW
 from ...ir.entry import public
 from ...ir.tensor import Tensor
@@ -154,226 +155,152 @@ def map_fn(
         return nest.pack_as(kinds, [a.stack_or(shape) for a, shape in zip(arrays, shapes, strict=True)])
 
 
-@overload
-def foldl(fn: Function, elems: NT, initializer: None = None, **options: Unpack[FoldOptions]) -> NT: ...
-@overload
-def foldl(fn: Function, elems: TensorLike, initializer: None = None, **options: Unpack[FoldOptions]) -> Tensor: ...
-@overload
-def foldl(
-    fn: Function, elems: tuple[TensorLike, TensorLike], initializer: None = None, **options: Unpack[FoldOptions]
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def foldl(
-    fn: Function,
-    elems: tuple[TensorLike, TensorLike, TensorLike],
-    initializer: None = None,
-    **options: Unpack[FoldOptions],
-) -> tuple[Tensor, Tensor, Tensor]: ...
-@overload
-def foldl(fn: Function, elems: tuple[Any, ...], initializer: None = None, **options: Unpack[FoldOptions]) -> Any: ...
-@overload
-def foldl(fn: Function, elems: list[Any], initializer: None = None, **options: Unpack[FoldOptions]) -> list[Tensor]: ...
-@overload
-def foldl(
-    fn: Function, elems: Mapping[K, TensorLike], initializer: None = None, **options: Unpack[FoldOptions]
-) -> dict[K, Tensor]: ...
-@overload
-def foldl(fn: Function, elems: S, initializer: None = None, **options: Unpack[FoldOptions]) -> S: ...
-@overload
-def foldl(fn: Function, elems: Any, initializer: NT, **options: Unpack[FoldOptions]) -> NT: ...
-@overload
-def foldl(fn: Function, elems: Any, initializer: TensorLike, **options: Unpack[FoldOptions]) -> Tensor: ...
-@overload
-def foldl(
-    fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike], **options: Unpack[FoldOptions]
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def foldl(
-    fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike, TensorLike], **options: Unpack[FoldOptions]
-) -> tuple[Tensor, Tensor, Tensor]: ...
-@overload
-def foldl(fn: Function, elems: Any, initializer: tuple[Any, ...], **options: Unpack[FoldOptions]) -> Any: ...
-@overload
-def foldl(fn: Function, elems: Any, initializer: list[Any], **options: Unpack[FoldOptions]) -> list[Tensor]: ...
-@overload
-def foldl(
-    fn: Function, elems: Any, initializer: Mapping[K, TensorLike], **options: Unpack[FoldOptions]
-) -> dict[K, Tensor]: ...
-@overload
-def foldl(fn: Function, elems: Any, initializer: S, **options: Unpack[FoldOptions]) -> S: ...
-@overload
-def foldl(fn: Function, elems: Any, initializer: Any = None, *args: Any, **options: Any) -> Any: ...
-@public
-def foldl(
-    fn: Function,
-    elems: Any,
-    initializer: Any = None,
-    parallel_iterations: int | str = WINDOW,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    name: str | None = None,
-    *,
-    checkpoint_every: int | None = None,
-) -> Any:
-    """Combine the elements along the first dimension to a single value, from the first to the last.
+class Fold(Protocol):
+    """Public function of a fold."""
+
+    @overload
+    def __call__(self, fn: Function, elems: NT, initializer: None = None, **options: Unpack[FoldOptions]) -> NT: ...
+    @overload
+    def __call__(
+        self, fn: Function, elems: TensorLike, initializer: None = None, **options: Unpack[FoldOptions]
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self,
+        fn: Function,
+        elems: tuple[TensorLike, TensorLike],
+        initializer: None = None,
+        **options: Unpack[FoldOptions],
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def __call__(
+        self,
+        fn: Function,
+        elems: tuple[TensorLike, TensorLike, TensorLike],
+        initializer: None = None,
+        **options: Unpack[FoldOptions],
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+    @overload
+    def __call__(
+        self, fn: Function, elems: tuple[Any, ...], initializer: None = None, **options: Unpack[FoldOptions]
+    ) -> Any: ...
+    @overload
+    def __call__(
+        self, fn: Function, elems: list[Any], initializer: None = None, **options: Unpack[FoldOptions]
+    ) -> list[Tensor]: ...
+    @overload
+    def __call__(
+        self, fn: Function, elems: Mapping[K, TensorLike], initializer: None = None, **options: Unpack[FoldOptions]
+    ) -> dict[K, Tensor]: ...
+    @overload
+    def __call__(self, fn: Function, elems: S, initializer: None = None, **options: Unpack[FoldOptions]) -> S: ...
+    @overload
+    def __call__(self, fn: Function, elems: Any, initializer: NT, **options: Unpack[FoldOptions]) -> NT: ...
+    @overload
+    def __call__(self, fn: Function, elems: Any, initializer: TensorLike, **options: Unpack[FoldOptions]) -> Tensor: ...
+    @overload
+    def __call__(
+        self, fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike], **options: Unpack[FoldOptions]
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def __call__(
+        self,
+        fn: Function,
+        elems: Any,
+        initializer: tuple[TensorLike, TensorLike, TensorLike],
+        **options: Unpack[FoldOptions],
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+    @overload
+    def __call__(
+        self, fn: Function, elems: Any, initializer: tuple[Any, ...], **options: Unpack[FoldOptions]
+    ) -> Any: ...
+    @overload
+    def __call__(
+        self, fn: Function, elems: Any, initializer: list[Any], **options: Unpack[FoldOptions]
+    ) -> list[Tensor]: ...
+    @overload
+    def __call__(
+        self, fn: Function, elems: Any, initializer: Mapping[K, TensorLike], **options: Unpack[FoldOptions]
+    ) -> dict[K, Tensor]: ...
+    @overload
+    def __call__(self, fn: Function, elems: Any, initializer: S, **options: Unpack[FoldOptions]) -> S: ...
+    @overload
+    def __call__(self, fn: Function, elems: Any, initializer: Any = None, *args: Any, **options: Any) -> Any: ...
+
+
+_FOLD = Family(
+    {
+        "fn": "callable\n    Takes the accumulated value and an element, returns the new accumulated value.",
+        "elems": "structure of Tensor\n    All with the same first dimension.",
+        "initializer": """structure of Tensor, optional
+    Value before the first element, with the structure, dtypes and shapes of the result. A Python number takes the
+    dtype of the result of `fn`.""",
+        "parallel_iterations": "int or 'auto', optional\n    Most elements in flight, at least 1.",
+        "back_prop, swap_memory": "bool, optional\n    As for :func:`while_loop`.",
+        "name": "str, optional\n    Name scope of the operations.",
+        "checkpoint_every": "int, optional\n    As for :func:`while_loop`.",
+    },
+    "structure of Tensor\n    The accumulated value.",
+    {
+        "ShapeError": "If there is neither an element nor an initializer, or the numbers of elements differ.",
+        "LoopVariableError": "If the result of `fn` has another structure, dtype or shape than the accumulated value.",
+    },
+)
+
+
+def _define_fold(name: str, reverse: bool, summary: str, examples: str) -> Fold:
+    """Return the public function `name`; its docstring begins with `summary` and ends with `examples`."""
+
+    def fold_structure(
+        fn: Function,
+        elems: Any,
+        initializer: Any = None,
+        parallel_iterations: int | str = WINDOW,
+        back_prop: bool = True,
+        swap_memory: bool = False,
+        name: str | None = None,
+        *,
+        checkpoint_every: int | None = None,
+    ) -> Any:
+        with name_scope(name, fold_structure.__name__):
+            source = Elements(elems, fold_structure.__name__, reverse=reverse, from_first=initializer is None)
+            options = LoopOptions(parallel_iterations, back_prop, swap_memory, checkpoint_every)
+            return fold_elements(fn, source, initializer, options)
+
+    return public(_FOLD.complete(name_function(fold_structure, name, summary), examples))
+
+
+foldl: Fold = _define_fold(
+    "foldl",
+    reverse=False,
+    summary="""Combine the elements along the first dimension to a single value, from the first to the last.
 
     In Python::
 
         total = initializer        # no initializer: the first element
         for elem in elems:         # no initializer: from the second on
             total = fn(total, elem)
-        return total
+        return total""",
+    examples=""">>> import tagloom as tg
+>>> tg.function(lambda: tg.foldl(lambda a, x: a * 10 + x, tg.constant([1, 2, 3]))).sync()
+array(123, dtype=int32)""",
+)
 
-    Parameters
-    ----------
-    fn : callable
-        Takes the accumulated value and an element, returns the new accumulated value.
-    elems : structure of Tensor
-        All with the same first dimension.
-    initializer : structure of Tensor, optional
-        Value before the first element, with the structure, dtypes and shapes of the result. A Python number takes the
-        dtype of the result of `fn`.
-    parallel_iterations : int or 'auto', optional
-        Most elements in flight, at least 1.
-    back_prop, swap_memory : bool, optional
-        As for :func:`while_loop`.
-    name : str, optional
-        Name scope of the operations.
-    checkpoint_every : int, optional
-        As for :func:`while_loop`.
-
-    Returns
-    -------
-    structure of Tensor
-        The accumulated value.
-
-    Raises
-    ------
-    ShapeError
-        If there is neither an element nor an initializer, or the numbers of elements differ.
-    LoopVariableError
-        If the structure, dtype or shape of the result of `fn` differs from the accumulated value's.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> tg.function(lambda: tg.foldl(lambda a, x: a * 10 + x, tg.constant([1, 2, 3]))).sync()
-    array(123, dtype=int32)
-    """
-    with name_scope(name, "foldl"):
-        source = Elements(elems, "foldl", from_first=initializer is None)
-        options = LoopOptions(parallel_iterations, back_prop, swap_memory, checkpoint_every)
-        return fold_elements(fn, source, initializer, options)
-
-
-@overload
-def foldr(fn: Function, elems: NT, initializer: None = None, **options: Unpack[FoldOptions]) -> NT: ...
-@overload
-def foldr(fn: Function, elems: TensorLike, initializer: None = None, **options: Unpack[FoldOptions]) -> Tensor: ...
-@overload
-def foldr(
-    fn: Function, elems: tuple[TensorLike, TensorLike], initializer: None = None, **options: Unpack[FoldOptions]
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def foldr(
-    fn: Function,
-    elems: tuple[TensorLike, TensorLike, TensorLike],
-    initializer: None = None,
-    **options: Unpack[FoldOptions],
-) -> tuple[Tensor, Tensor, Tensor]: ...
-@overload
-def foldr(fn: Function, elems: tuple[Any, ...], initializer: None = None, **options: Unpack[FoldOptions]) -> Any: ...
-@overload
-def foldr(fn: Function, elems: list[Any], initializer: None = None, **options: Unpack[FoldOptions]) -> list[Tensor]: ...
-@overload
-def foldr(
-    fn: Function, elems: Mapping[K, TensorLike], initializer: None = None, **options: Unpack[FoldOptions]
-) -> dict[K, Tensor]: ...
-@overload
-def foldr(fn: Function, elems: S, initializer: None = None, **options: Unpack[FoldOptions]) -> S: ...
-@overload
-def foldr(fn: Function, elems: Any, initializer: NT, **options: Unpack[FoldOptions]) -> NT: ...
-@overload
-def foldr(fn: Function, elems: Any, initializer: TensorLike, **options: Unpack[FoldOptions]) -> Tensor: ...
-@overload
-def foldr(
-    fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike], **options: Unpack[FoldOptions]
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def foldr(
-    fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike, TensorLike], **options: Unpack[FoldOptions]
-) -> tuple[Tensor, Tensor, Tensor]: ...
-@overload
-def foldr(fn: Function, elems: Any, initializer: tuple[Any, ...], **options: Unpack[FoldOptions]) -> Any: ...
-@overload
-def foldr(fn: Function, elems: Any, initializer: list[Any], **options: Unpack[FoldOptions]) -> list[Tensor]: ...
-@overload
-def foldr(
-    fn: Function, elems: Any, initializer: Mapping[K, TensorLike], **options: Unpack[FoldOptions]
-) -> dict[K, Tensor]: ...
-@overload
-def foldr(fn: Function, elems: Any, initializer: S, **options: Unpack[FoldOptions]) -> S: ...
-@overload
-def foldr(fn: Function, elems: Any, initializer: Any = None, *args: Any, **options: Any) -> Any: ...
-@public
-def foldr(
-    fn: Function,
-    elems: Any,
-    initializer: Any = None,
-    parallel_iterations: int | str = WINDOW,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    name: str | None = None,
-    *,
-    checkpoint_every: int | None = None,
-) -> Any:
-    """Combine the elements along the first dimension to a single value, from the last to the first.
+foldr: Fold = _define_fold(
+    "foldr",
+    reverse=True,
+    summary="""Combine the elements along the first dimension to a single value, from the last to the first.
 
     In Python::
 
         total = initializer              # no initializer: the last element
         for elem in reversed(elems):     # no initializer: from the last but one
             total = fn(total, elem)
-        return total
-
-    Parameters
-    ----------
-    fn : callable
-        Takes the accumulated value and an element, returns the new accumulated value.
-    elems : structure of Tensor
-        All with the same first dimension.
-    initializer : structure of Tensor, optional
-        Value before the first element, with the structure, dtypes and shapes of the result. A Python number takes the
-        dtype of the result of `fn`.
-    parallel_iterations : int or 'auto', optional
-        Most elements in flight, at least 1.
-    back_prop, swap_memory : bool, optional
-        As for :func:`while_loop`.
-    name : str, optional
-        Name scope of the operations.
-    checkpoint_every : int, optional
-        As for :func:`while_loop`.
-
-    Returns
-    -------
-    structure of Tensor
-        The accumulated value.
-
-    Raises
-    ------
-    ShapeError, LoopVariableError
-        As for :func:`foldl`.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> tg.function(lambda: tg.foldr(lambda a, x: a * 10 + x, tg.constant([1, 2, 3]))).sync()
-    array(321, dtype=int32)
-    """
-    with name_scope(name, "foldr"):
-        source = Elements(elems, "foldr", reverse=True, from_first=initializer is None)
-        options = LoopOptions(parallel_iterations, back_prop, swap_memory, checkpoint_every)
-        return fold_elements(fn, source, initializer, options)
+        return total""",
+    examples=""">>> import tagloom as tg
+>>> tg.function(lambda: tg.foldr(lambda a, x: a * 10 + x, tg.constant([1, 2, 3]))).sync()
+array(321, dtype=int32)""",
+)
 
 
 @overload

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable
+from dataclasses import InitVar
 from typing import Any, NoReturn
 
 from ...base.errors import GraphError
 from ...ir.entry import public
+from ...ir.fields import takes_fields
 from ...ir.operation import Operation
 from ...ops.queues.bridges import source_operations as _operations  # noqa: F401  declares the operation type used below
 from .queue_base import QueueBase
@@ -15,28 +17,23 @@ from .queue_components import HasComponents
 Source = AsyncIterable[Any] | Callable[[], AsyncIterable[Any]]
 
 
+@takes_fields
 class SourceQueue(QueueBase):
     """A first in, first out queue filled by an async iterable; made by :func:`from_async`."""
 
-    __slots__ = ()
+    source: Source
+    capacity: int
+    dtypes: InitVar[Any]
+    shapes: InitVar[Any]
+    names: InitVar[Any]
+    shared_name: InitVar[str | None]
+    name: str
 
-    def __init__(
-        self, source: Source, capacity: int, dtypes: Any, shapes: Any, names: Any, shared_name: str | None, name: str
-    ) -> None:
-        # Not QueueBase.__init__: the handle is a source's, with a task that fills the queue.
-        HasComponents.__init__(
-            self,
-            "AsyncSourceHandle",
-            dtypes,
-            shapes,
-            names,
-            shared_name,
-            name,
-            capacity=capacity,
-            source=source,
-            # Called by the filling task for each element of the iterable.
-            values_of=self.components_of,
-        )
+    def __post_init__(self, dtypes: Any, shapes: Any, names: Any, shared_name: str | None) -> None:
+        # Not QueueBase.__post_init__: the handle is a source's, with a task that fills the queue. `values_of` is
+        # called by the task for each element of the iterable.
+        about = {"capacity": self.capacity, "source": self.source, "values_of": self.components_of}
+        HasComponents.__init__(self, "AsyncSourceHandle", dtypes, shapes, names, shared_name, self.name, **about)
 
     @public
     def close(self, cancel_pending_enqueues: bool = True, name: str | None = None) -> Operation:

@@ -46,12 +46,16 @@ class QueueBase(HasComponents):
     True
     """
 
-    __slots__ = ()
+    order: str  # in which elements are returned, an attribute of the handle
+    capacity: int
+    capacity_bytes: int
 
-    def __init__(
-        self, order: str, dtypes: Any, shapes: Any, names: Any, shared_name: str | None, name: str, **about: int
-    ) -> None:
-        super().__init__("QueueHandle", dtypes, shapes, names, shared_name, name, order=order, **about)
+    def __post_init__(self, dtypes: Any, shapes: Any, names: Any, shared_name: str | None) -> None:
+        super().__init__("QueueHandle", dtypes, shapes, names, shared_name, self.name, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        """Return the attributes of the handle besides components and name."""
+        return {"order": self.order, "capacity": self.capacity, "capacity_bytes": self.capacity_bytes}
 
     @property
     def queue_ref(self) -> Tensor:
@@ -334,8 +338,6 @@ class QueueBase(HasComponents):
 
 class _ChosenQueue(QueueBase):
     """A queue chosen from several by each step."""
-
-    __slots__ = ("queues",)
 
     def __init__(self, handle: Tensor, queues: Sequence[QueueBase]) -> None:
         # Not HasComponents.__init__, which would build a queue: the handle is the choice's.

@@ -34,7 +34,6 @@ class HasComponents:
         Of the resource.
     """
 
-    __slots__ = ("dtypes", "handle", "name", "names", "shapes", "shared_name", "structure")
     _what = "queue"  # the noun in errors
 
     def __init__(

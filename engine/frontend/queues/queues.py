@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, InitVar
 from typing import Any
 
 from ...base.docstrings import Family
 from ...base.errors import GraphError
 from ...base.shapes import SCALAR
 from ...ir import scopes
-from ...ir.misuse import refuses_misuse
+from ...ir.fields import takes_fields
 from ...ops.queues import operations as _operations  # noqa: F401  declares the operation types used below
 from .queue_base import QueueBase
 from .queue_components import component_shapes
@@ -39,6 +40,7 @@ _QUEUE = Family(
 
 
 @_QUEUE.complete
+@takes_fields
 class FIFOQueue(QueueBase):
     """A queue that returns its elements in the order of their arrival.
 
@@ -55,26 +57,20 @@ class FIFOQueue(QueueBase):
     (array([1, 2], dtype=int32), array([3], dtype=int32))
     """
 
-    __slots__ = ()
+    capacity: int
+    dtypes: InitVar[Any]
+    shapes: InitVar[Any] = None
+    names: InitVar[Any] = None
+    shared_name: InitVar[str | None] = None
+    name: str = "fifo_queue"
+    _: KW_ONLY
+    capacity_bytes: int = -1
 
-    @refuses_misuse
-    def __init__(
-        self,
-        capacity: int,
-        dtypes: Any,
-        shapes: Any = None,
-        names: Any = None,
-        shared_name: str | None = None,
-        name: str = "fifo_queue",
-        *,
-        capacity_bytes: int = -1,
-    ) -> None:
-        super().__init__(
-            "fifo", dtypes, shapes, names, shared_name, name, capacity=capacity, capacity_bytes=capacity_bytes
-        )
+    order = "fifo"
 
 
 @_QUEUE.complete
+@takes_fields
 class PaddingFIFOQueue(QueueBase):
     """A FIFOQueue whose batches are padded with zeros, empty strings or False to the largest of their elements.
 
@@ -102,23 +98,16 @@ class PaddingFIFOQueue(QueueBase):
            [2, 3]], dtype=int32)
     """
 
-    __slots__ = ()
+    capacity: int
+    dtypes: InitVar[Any]
+    shapes: InitVar[Any]
+    names: InitVar[Any] = None
+    shared_name: InitVar[str | None] = None
+    name: str = "padding_fifo_queue"
+    _: KW_ONLY
+    capacity_bytes: int = -1
 
-    @refuses_misuse
-    def __init__(
-        self,
-        capacity: int,
-        dtypes: Any,
-        shapes: Any,
-        names: Any = None,
-        shared_name: str | None = None,
-        name: str = "padding_fifo_queue",
-        *,
-        capacity_bytes: int = -1,
-    ) -> None:
-        super().__init__(
-            "padding", dtypes, shapes, names, shared_name, name, capacity=capacity, capacity_bytes=capacity_bytes
-        )
+    order = "padding"
 
     # Padding makes sizes equal, but not ranks.
     def _require_shapes(self, name: str) -> None:
@@ -132,6 +121,7 @@ class PaddingFIFOQueue(QueueBase):
 
 
 @_QUEUE.complete
+@takes_fields
 class PriorityQueue(QueueBase):
     """A queue that returns the element of the smallest priority first, and equal priorities in the order of arrival.
 
@@ -159,36 +149,26 @@ class PriorityQueue(QueueBase):
     'first'
     """
 
-    __slots__ = ()
+    capacity: int
+    types: InitVar[Any]
+    shapes: InitVar[Any] = None
+    names: InitVar[Any] = None
+    shared_name: InitVar[str | None] = None
+    name: str = "priority_queue"
+    _: KW_ONLY
+    capacity_bytes: int = -1
 
-    @refuses_misuse
-    def __init__(
-        self,
-        capacity: int,
-        types: Any,
-        shapes: Any = None,
-        names: Any = None,
-        shared_name: str | None = None,
-        name: str = "priority_queue",
-        *,
-        capacity_bytes: int = -1,
-    ) -> None:
+    order = "priority"
+
+    def __post_init__(self, types: Any, shapes: Any, names: Any, shared_name: str | None) -> None:
         listed = list(types) if isinstance(types, (list, tuple)) else [types]
         # The priority is a component before the user's, an int64 scalar.
         all_shapes = [SCALAR, *component_shapes(shapes, len(listed))]
-        super().__init__(
-            "priority",
-            ["int64", *listed],
-            all_shapes,
-            names,
-            shared_name,
-            name,
-            capacity=capacity,
-            capacity_bytes=capacity_bytes,
-        )
+        super().__post_init__(["int64", *listed], all_shapes, names, shared_name)
 
 
 @_QUEUE.complete
+@takes_fields
 class RandomShuffleQueue(QueueBase):
     """A queue that returns its elements in random order.
 
@@ -211,32 +191,20 @@ class RandomShuffleQueue(QueueBase):
     [1, 2, 3, 4]
     """
 
-    __slots__ = ()
+    capacity: int
+    min_after_dequeue: int
+    dtypes: InitVar[Any]
+    shapes: InitVar[Any] = None
+    names: InitVar[Any] = None
+    seed: int | None = None
+    shared_name: InitVar[str | None] = None
+    name: str = "random_shuffle_queue"
+    _: KW_ONLY
+    capacity_bytes: int = -1
 
-    @refuses_misuse
-    def __init__(
-        self,
-        capacity: int,
-        min_after_dequeue: int,
-        dtypes: Any,
-        shapes: Any = None,
-        names: Any = None,
-        seed: int | None = None,
-        shared_name: str | None = None,
-        name: str = "random_shuffle_queue",
-        *,
-        capacity_bytes: int = -1,
-    ) -> None:
-        super().__init__(
-            "shuffle",
-            dtypes,
-            shapes,
-            names,
-            shared_name,
-            name,
-            capacity=capacity,
-            capacity_bytes=capacity_bytes,
-            min_after_dequeue=min_after_dequeue,
-            # Without a seed of its own the queue is reproducible through the graph's seed.
-            seed=scopes.get_default_graph().seed if seed is None else seed,
-        )
+    order = "shuffle"
+
+    def _options(self) -> dict[str, Any]:
+        # Without a seed of its own the queue is reproducible through the graph's seed.
+        seed = scopes.get_default_graph().seed if self.seed is None else self.seed
+        return {**super()._options(), "min_after_dequeue": self.min_after_dequeue, "seed": seed}

@@ -11,11 +11,13 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.reductions import reduced_shape
 from ..support.arguments import index_dtype, static_int
 from ..support.late_axes import axis_to_end, late_axis
 from ..support.literals import f64, i32, i64
+from ..support.vectorizing.families import along
 
 _X = f64([[3, 9, 9], [4, -1, 0]])
 
@@ -36,6 +38,7 @@ def _define_position_search(type: str, function: str, samples: list[Sample]) -> 
         where={"T": (*dtypes.REAL, dtypes.bool_)},
         attrs={"axis": REQUIRED, "output_type": dtypes.int64},
         shape=_position_shape,
+        rules=[Vectorize(along())],
         kernel=find_positions,
         gradient=NotDifferentiable("its result is an index"),
         samples=samples,

@@ -16,10 +16,13 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank, index_dtype, only_scalars
 from ..support.literals import f32, f64, i32, i64
+from ..support.vectorizing.families import leading
+from ..support.vectorizing.indexing import search_sorted_examples
 from .counting import ones_for
 
 _POSITIONS = NotDifferentiable("its results are positions")
@@ -71,6 +74,7 @@ define(
     where={"T": dtypes.REAL},
     attrs={"side": "left", "out_type": dtypes.int32},
     shape=_search_shape,
+    rules=[Vectorize(search_sorted_examples)],
     kernel=_search_sorted_rows,
     gradient=_POSITIONS,
     samples=[
@@ -183,6 +187,7 @@ define(
     where={"T": dtypes.REAL},
     attrs={"dtype": dtypes.int32},
     shape=_bins_shape,
+    rules=[Vectorize(leading)],
     kernel=_compute_histogram_bins,
     gradient=NotDifferentiable("its results are numbers of bins"),
     samples=[

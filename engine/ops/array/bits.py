@@ -16,9 +16,13 @@ from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import KeepsSize
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.literals import c128, f32, f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.families import leading
+from ..support.vectorizing.shapes import ensure_shape_examples
 
 
 def _element_sizes(op: Operation) -> tuple[int, int]:
@@ -71,7 +75,7 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs={"dtype": REQUIRED},
     shape=_bitcast_shape,
-    rules=[KeepsSize()],
+    rules=[Vectorize(leading), KeepsSize()],
     kernel=_compute_bitcast,
     gradient=NotDifferentiable("its result is bits, which do not change gradually"),
     samples=[
@@ -144,7 +148,7 @@ define(
     "x: T -> output: T",
     attrs={"shape": REQUIRED},
     shape=_ensured_shape,
-    rules=[KeepsSize()],
+    rules=[Vectorize(ensure_shape_examples), LINEAR_IN_FIRST, KeepsSize()],
     kernel=_check_ensured_shape,
     gradient=lambda op, g: [g],
     samples=[

@@ -15,12 +15,15 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.fusing import Fusion
 from ...ir.rules.kernels import Elements, KeepsSize
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in, shape_vector
 from ..support.common import shape_of, sum_to
 from ..support.fusing import first_input, fuse_broadcast, has_rows, is_register, reduce_by
 from ..support.literals import f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.shapes import broadcast_examples, sum_examples_to
 
 
 def _check_broadcast_target(small: Shape, large: Shape) -> Shape:
@@ -45,7 +48,7 @@ define(
     "input: T, shape: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_broadcast_shape,
-    rules=[Elements(shape_in(1)), fuse_broadcast()],
+    rules=[Vectorize(broadcast_examples), LINEAR_IN_FIRST, Elements(shape_in(1)), fuse_broadcast()],
     # a copy, because broadcast_to returns a read-only view with overlapping elements
     kernel=lambda xp, x, shape: xp.broadcast_to(x, as_sizes(shape)).copy(),
     gradient=lambda op, g: [sum_to(g, op.inputs[0]), None],
@@ -115,7 +118,7 @@ define(
     "x: T, shape: host I -> y: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     shape=_sum_to_shape,
-    rules=[KeepsSize(), Fusion(_sums_rows, reduce_by("sum"), first_input)],
+    rules=[Vectorize(sum_examples_to), LINEAR_IN_FIRST, KeepsSize(), Fusion(_sums_rows, reduce_by("sum"), first_input)],
     kernel=_sum_to,
     gradient=lambda op, g: [apply("BroadcastTo", g, shape_of(op.inputs[0])), None],
     samples=[

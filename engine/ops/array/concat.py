@@ -18,6 +18,7 @@ from ...ir.rules.batching import Batch
 from ...ir.rules.fusing import Fusion, StepWriter, all_inputs
 from ...ir.rules.kernels import KeepsSize
 from ...ir.rules.shapes import ShapeVector
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_dimension, static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, partial_values, static_int, sum_of, with_dimension
@@ -26,6 +27,8 @@ from ..support.common import cotangents_of, size_along
 from ..support.fusing import first_input, has_rows, is_along_last, is_register
 from ..support.late_axes import axis_to_front, concat_along_late, late_axis, permute_dimensions
 from ..support.literals import f64, i32, i64
+from ..support.tangents import LINEAR, LINEAR_IN_FIRST
+from ..support.vectorizing.families import along
 
 _X = np.arange(6.0).reshape(2, 3)
 
@@ -119,6 +122,8 @@ define(
     "Concat",
     "values: *T -> output: T",
     rules=[
+        Vectorize(along()),
+        LINEAR,
         Batch(batch_along()),
         ShapeVector(_joined_shape),
         Fusion(_keeps_rows(all_inputs), _concat_steps, moves=True),
@@ -186,7 +191,7 @@ define(
     "values: *T -> output: T",
     attrs={"axis": 0},
     shape=_stack_shape,
-    rules=[ShapeVector(_stacked_shape)],
+    rules=[Vectorize(along(new_axes=1)), LINEAR, ShapeVector(_stacked_shape)],
     kernel=lambda xp, *arrays, axis: xp.stack(arrays, axis=axis),
     gradient=lambda op, g: apply("Unstack", g, num=len(op.inputs), axis=op.attrs["axis"]),
     samples=[
@@ -251,6 +256,7 @@ define(
     attrs={"num": REQUIRED, "axis": 0},
     shape=_unstack_shape,
     kernel=_compute_unstack,
+    rules=[Vectorize(along()), LINEAR_IN_FIRST],
     gradient=lambda op, *gs: [apply("Stack", cotangents_of(op, gs), axis=op.attrs["axis"])],
     samples=[Sample([_X], (f64([0, 3]), f64([1, 4]), f64([2, 5])), {"num": 3, "axis": -1})],
 )
@@ -325,7 +331,7 @@ def _concat_cotangents(op: Operation, *cotangents: Any) -> list[Any]:
 define(
     "Split",
     "value: T -> output: num*T",
-    rules=[Batch(batch_along()), _SPLIT],
+    rules=[Vectorize(along()), LINEAR_IN_FIRST, Batch(batch_along()), _SPLIT],
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_shape,
     kernel=lambda xp, x, num, axis: xp.split(x, num, axis=axis),
@@ -398,7 +404,7 @@ def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
 define(
     "SplitV",
     "value: T, sizes: host I -> output: num*T",
-    rules=[Batch(batch_along()), KeepsSize(), _SPLIT],
+    rules=[Vectorize(along()), LINEAR_IN_FIRST, Batch(batch_along()), KeepsSize(), _SPLIT],
     where={"I": dtypes.INDEX},
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_v_shape,

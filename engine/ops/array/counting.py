@@ -12,11 +12,13 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import index_tensor
 from ..support.common import same_as, shape_of
 from ..support.literals import i32, i64
+from ..support.vectorizing.families import one_by_one
 
 
 def ones_for(like: Tensor, dtype: Any) -> Tensor:
@@ -36,7 +38,7 @@ define(
     "arr: I, size: host J -> numbers: I",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=same_as(0),
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_bin_numbers,
     gradient=NotDifferentiable("its results are integers"),
     samples=[

@@ -16,11 +16,15 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, only_scalars, shape_in, shape_vector
 from ..support.common import scalar_like, shape_of, sum_to
 from ..support.literals import f32, f64, i32
+from ..support.tangents import linear
+from ..support.vectorizing.families import one_by_one
+from ..support.vectorizing.shapes import fill_examples
 
 
 def _fill_shape(op: Operation) -> Shape:
@@ -42,7 +46,7 @@ define(
     "dims: host I, value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_fill_shape,
-    rules=[Elements(shape_in(0))],
+    rules=[Vectorize(fill_examples), linear(1), Elements(shape_in(0))],
     kernel=lambda xp, dims, value: xp.full(as_sizes(dims), value, dtype=value.dtype),
     gradient=lambda op, g: [None, sum_to(g, op.inputs[1])],
     samples=[
@@ -234,7 +238,10 @@ define(
     "start: host T, limit: host T, delta: host T -> output: T",
     where={"T": dtypes.REAL},
     shape=_range_shape,
-    rules=[Elements(lambda start, limit, delta: _range_length(start.item(), limit.item(), delta.item()))],
+    rules=[
+        Vectorize(one_by_one),
+        Elements(lambda start, limit, delta: _range_length(start.item(), limit.item(), delta.item())),
+    ],
     kernel=_compute_range,
     gradient=NotDifferentiable("its length moves in jumps"),
     samples=[
@@ -318,7 +325,7 @@ define(
     "start: host T, stop: host T, num: host I -> output: T",
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     shape=_linspace_shape,
-    rules=[Elements(shape_in(2))],
+    rules=[Vectorize(one_by_one), Elements(shape_in(2))],
     kernel=_compute_linspace,
     gradient=_linspace_gradient,
     samples=[

@@ -15,11 +15,13 @@ from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.common import size_along
 from ..support.indexed_slices import IndexedSlices
 from ..support.interpreter import running_count
 from ..support.literals import i32, i64
+from ..support.vectorizing.families import one_by_one
 
 PLACES = i64([[1, 0], [0, 2], [1, 0], [0, 1]])
 
@@ -82,7 +84,7 @@ define(
     "indices: I -> rows: I, numbers: I",
     where={"I": dtypes.INDEX},
     shape=_distinct_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_compute_distinct_rows,
     gradient=NotDifferentiable("its inputs are integers"),
     samples=[

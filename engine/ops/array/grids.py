@@ -17,11 +17,13 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
 from ...ir.rules.shapes import ShapeVector
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, check_rank, index_tensor, list_argument, shape_vector
 from ..support.literals import i32, i64
 from ..support.partial_shapes import Part, join_parts, with_parts
+from ..support.vectorizing.families import one_by_one
 from .shapes import shape, size
 
 
@@ -112,7 +114,7 @@ define(
     "indices: I, dims: host I -> output: I",
     where={"I": dtypes.INDEX},
     shape=_infer_unraveled_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_unravel_positions,
     gradient=NotDifferentiable("its results are positions"),
     samples=[
@@ -201,7 +203,7 @@ define(
     shape=_infer_broadcast_rank,
     kernel=_compute_broadcast_shape,
     gradient=NotDifferentiable("shapes are integers"),
-    rules=[ShapeVector(_infer_broadcast_shape, is_checked=True)],
+    rules=[Vectorize(one_by_one), ShapeVector(_infer_broadcast_shape, is_checked=True)],
     samples=[
         Sample([i32([2, 1]), i32([3])], i32([2, 3])),
         Sample([i64([]), i64([4, 0])], i64([4, 0])),

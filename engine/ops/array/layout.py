@@ -17,6 +17,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, known_rank, partial_values, shape_vector, static_ints
@@ -24,6 +25,14 @@ from ..support.batching import batch_along, emit_copy
 from ..support.common import shape_of
 from ..support.late_axes import from_zero, late_axes, mark_axes, rank_of
 from ..support.literals import f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.shapes import (
+    permute_examples,
+    reverse_examples,
+    tile_examples,
+    tile_grad_examples,
+    transpose_examples,
+)
 
 _X = np.arange(6.0).reshape(2, 3)
 
@@ -68,7 +77,7 @@ def _batch_transpose(op: Operation, varying: Sequence[bool]) -> Batched | None:
 define(
     "Transpose",
     "x: T -> y: T",
-    rules=[Batch(_batch_transpose)],
+    rules=[Vectorize(transpose_examples), LINEAR_IN_FIRST, Batch(_batch_transpose)],
     attrs={"perm": None},
     shape=_transpose_shape,
     kernel=lambda xp, x, perm: xp.transpose(x, perm),
@@ -108,6 +117,7 @@ define(
     "x: T, perm: host I -> y: T",
     where={"I": dtypes.INDEX},
     shape=_permuted_shape,
+    rules=[Vectorize(permute_examples)],
     kernel=_compute_permute,
     gradient=lambda op, g: [apply("Permute", g, apply("ArgSort", op.inputs[1])), None],
     samples=[
@@ -172,7 +182,7 @@ def _reverse_shape(op: Operation) -> Shape:
 define(
     "Reverse",
     "tensor: T -> output: T",
-    rules=[Batch(batch_along())],
+    rules=[Vectorize(reverse_examples), LINEAR_IN_FIRST, Batch(batch_along())],
     attrs={"axis": REQUIRED},
     shape=_reverse_shape,
     kernel=lambda xp, x, axis: xp.flip(x, axis),
@@ -251,7 +261,11 @@ define(
     "input: T, multiples: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_tile_shape,
-    rules=[Elements(lambda x, multiples: x.size * math.prod(multiples.tolist()))],
+    rules=[
+        Vectorize(tile_examples),
+        LINEAR_IN_FIRST,
+        Elements(lambda x, multiples: x.size * math.prod(multiples.tolist())),
+    ],
     kernel=_compute_tile,
     gradient=lambda op, g: [apply("TileGrad", g, op.inputs[1], shape_of(op.inputs[0])), None],
     samples=[
@@ -302,6 +316,7 @@ define(
     "g: T, multiples: host I, shape: host J -> dx: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=lambda op: static_shape(op.inputs[2]),
+    rules=[Vectorize(tile_grad_examples)],
     kernel=_tile_grad,
     gradient=lambda op, g: [apply("Tile", g, op.inputs[1]), None, None],
     samples=[

@@ -16,12 +16,14 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, only_scalars, shape_vector, static_int
 from ..support.batching import emit_copy
 from ..support.common import scalar_like, shape_of, sum_to
 from ..support.literals import f64, i32, i64
+from ..support.vectorizing.indexing import one_hot_examples
 from .creation import range
 
 
@@ -62,7 +64,11 @@ define(
     "indices: I, depth: host int32, on_value: T, off_value: T -> output: T",
     where={"I": (dtypes.int8, dtypes.uint8, dtypes.int16, *dtypes.INDEX)},
     attrs={"axis": -1},
-    rules=[Batch(_batch_one_hot), Elements(lambda indices, depth, *_, axis: indices.size * int(depth))],
+    rules=[
+        Vectorize(one_hot_examples),
+        Batch(_batch_one_hot),
+        Elements(lambda indices, depth, *_, axis: indices.size * int(depth)),
+    ],
     shape=_one_hot_shape,
     kernel=_one_hot,
     gradient=_one_hot_gradient,

@@ -15,11 +15,14 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.shapes import mirror_pad_examples, pad_examples
 
 _X = np.arange(6.0).reshape(2, 3)
 _SKIPPED_BORDER = {"reflect": 1, "symmetric": 0}  # elements at each border that a mode does not mirror
@@ -104,7 +107,7 @@ define(
     "tensor: T, paddings: host I, constant_value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_infer_pad_shape,
-    rules=[Elements(_count_elements)],
+    rules=[Vectorize(pad_examples), LINEAR_IN_FIRST, Elements(_count_elements)],
     kernel=_compute_pad,
     gradient=_pad_gradient,
     samples=[
@@ -155,7 +158,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"mode": REQUIRED},
     shape=_infer_mirror_pad_shape,
-    rules=[Elements(_count_elements)],
+    rules=[Vectorize(mirror_pad_examples), Elements(_count_elements)],
     kernel=_compute_mirror_pad,
     gradient=lambda op, g: [apply("MirrorPadGrad", g, op.inputs[1], mode=op.attrs["mode"]), None],
     samples=[
@@ -195,6 +198,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs={"mode": REQUIRED},
     shape=_infer_unpadded_shape,
+    rules=[Vectorize(mirror_pad_examples)],
     kernel=_mirror_grad,
     gradient=lambda op, g: [apply("MirrorPad", g, op.inputs[1], mode=op.attrs["mode"]), None],
     samples=[

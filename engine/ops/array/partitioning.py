@@ -13,6 +13,7 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, list_argument, static_int
@@ -20,6 +21,7 @@ from ..support.array_library import last_writers
 from ..support.bounds import check_bounds
 from ..support.common import cotangents_of, shape_of
 from ..support.literals import f64, i32, i64
+from ..support.vectorizing.families import one_by_one
 
 _X = f64([[1, 2], [3, 4], [5, 6]])
 
@@ -71,7 +73,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"num": REQUIRED},
     shape=_partition_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_compute_partition,
     gradient=_partition_gradient,
     samples=[
@@ -172,7 +174,7 @@ define(
     "indices: *I, data: *T -> merged: T",
     where={"I": dtypes.INDEX},
     shape=_stitch_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_compute_stitch,
     gradient=lambda op, g: [None] * (len(op.inputs) // 2) + _stitch_gradients(op, g),
     samples=[
@@ -204,7 +206,7 @@ define(
     where={"T": dtypes.DIFFERENTIABLE, "I": dtypes.INDEX},
     attrs={"num": REQUIRED},
     shape=lambda op: [t.shape + op.inputs[0].shape[1:] for t in op.inputs[1:]],
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_stitch_grad,
     # a row without a gradient was overwritten by a later row, and is overwritten in this stitch too
     gradient=lambda op, *gs: [apply("DynamicStitch", op.inputs[1:], cotangents_of(op, gs)), *[None] * op.attrs["num"]],

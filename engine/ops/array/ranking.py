@@ -17,12 +17,14 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, only_scalars
 from ..support.common import shape_of
 from ..support.families import keep_dtype
 from ..support.literals import f32, f64, i32, i64
+from ..support.vectorizing.families import leading
 from .sorting import sorting_order
 
 _X = f64([[3, -1, 2, 0.5], [1, 4, -2, 2.5]])
@@ -129,6 +131,7 @@ define(
     where={"T": dtypes.REAL, "I": dtypes.INDEX},
     attrs={"sorted": True},
     shape=_top_k_shape,
+    rules=[Vectorize(leading)],
     kernel=_top_k,
     gradient=_top_k_gradient,
     samples=[
@@ -254,6 +257,7 @@ define(
     where={"T": dtypes.REAL, "I": dtypes.INDEX},
     attrs={"reverse": False},
     shape=_nth_shape,
+    rules=[Vectorize(leading)],
     kernel=_compute_nth_element,
     gradient=_nth_gradient,
     samples=[

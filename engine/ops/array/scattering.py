@@ -17,13 +17,15 @@ from ...ir.definition import Gradient, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank, index_tensor
 from ..support.array_library import add_at, last_writers
-from ..support.common import scalar_like, shape_of
+from ..support.common import raised_to, scalar_like, shape_of
 from ..support.literals import f64, i32, i64
 from ..support.segmented import combine_at
-from .gather import flat_rows, raised_to
+from ..support.vectorizing.indexing import tensor_scatter_examples
+from .gather import flat_rows
 
 _X = f64([[1, 2], [3, 4], [5, 6]])
 
@@ -141,7 +143,7 @@ def _define_tensor_scatter(
         "tensor: T, indices: I, updates: T -> output: T",
         where={"T": where, "I": dtypes.INDEX},
         shape=_tensor_shape,
-        rules=[ReadsValues()],
+        rules=[Vectorize(tensor_scatter_examples), ReadsValues()],
         kernel=scatter_into_copy,
         gradient=gradient,
         samples=samples,

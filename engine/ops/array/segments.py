@@ -16,16 +16,19 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..math.complex import conj
 from ..support.arguments import index_tensor
 from ..support.bounds import rows_of_segments
-from ..support.common import same_as, scalar_like, shape_of
+from ..support.common import raised_to, same_as, scalar_like, shape_of
 from ..support.literals import c128, f64, i32, i64
 from ..support.segmented import combine_at, places_among_equals, products_of_others
+from ..support.vectorizing.families import one_by_one
+from ..support.vectorizing.indexing import segments_examples
 from .counting import above_all
-from .gather import check_rows, raised_to, rows_by_id, segment_shape, segments_size
+from .gather import check_rows, rows_by_id, segment_shape, segments_size
 
 _X = f64([[1, -2], [3, 0.5], [-1, 4], [2, 5]])
 _IDS = i32([2, 0, 2, -1])
@@ -67,7 +70,7 @@ def _define_extreme(type: str, function: str, empty: Callable[[DType], Any], sam
         where={"T": dtypes.REAL, "I": dtypes.INDEX, "J": dtypes.INDEX},
         attrs={"finite": True},
         shape=segment_shape,
-        rules=[Elements(segments_size), ReadsValues()],
+        rules=[Vectorize(segments_examples), Elements(segments_size), ReadsValues()],
         kernel=compute_extremes,
         gradient=_extreme_gradient,
         samples=samples,
@@ -112,7 +115,7 @@ define(
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=segment_shape,
-    rules=[Elements(segments_size), ReadsValues()],
+    rules=[Vectorize(segments_examples), Elements(segments_size), ReadsValues()],
     kernel=lambda xp, data, ids, count: _combine_segments(xp, "multiply", data, ids, count, 1),
     gradient=_product_gradient,
     samples=[
@@ -160,6 +163,7 @@ define(
     "data: T, segment_ids: I -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     shape=same_as(0),
+    rules=[Vectorize(one_by_one)],
     kernel=_multiply_other_rows,
     gradient=_others_gradient,
     samples=[
@@ -176,6 +180,7 @@ define(
     "segment_ids: I -> places: I",
     where={"I": dtypes.INDEX},
     shape=same_as(0),
+    rules=[Vectorize(one_by_one)],
     kernel=lambda xp, ids: places_among_equals(xp, ids).astype(ids.dtype),
     gradient=NotDifferentiable("its results are positions"),
     samples=[Sample([i32([4, 0, 4, 4, 0])], i32([0, 0, 1, 2, 1])), Sample([i64([])], i64([]))],

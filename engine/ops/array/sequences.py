@@ -14,6 +14,7 @@ from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..math.casting import cast
@@ -22,6 +23,9 @@ from ..support.common import shape_of, size_along
 from ..support.interpreter import repeated_numbers
 from ..support.late_axes import axis_to_end, late_axis, permute_dimensions
 from ..support.literals import f64, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.families import one_by_one
+from ..support.vectorizing.shapes import reverse_sequence_examples, roll_examples
 
 _X = np.arange(12.0).reshape(2, 3, 2)
 
@@ -119,7 +123,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"seq_axis": REQUIRED, "batch_axis": 0},
     shape=_reversed_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(reverse_sequence_examples), ReadsValues()],
     kernel=_reverse_sequences,
     gradient=lambda op, g: [
         # the reversal is a permutation that is its own inverse, so that it is its own adjoint as well
@@ -207,6 +211,7 @@ define(
     attrs={"axis": REQUIRED},
     shape=_rolled_shape,
     kernel=_compute_roll,
+    rules=[Vectorize(roll_examples), LINEAR_IN_FIRST],
     gradient=lambda op, g: [apply("Roll", g, -op.inputs[1], axis=op.attrs["axis"]), None],
     samples=[
         Sample([_X[0], i32([1])], f64([[4, 5], [0, 1], [2, 3]]), {"axis": (0,)}),
@@ -282,7 +287,8 @@ define(
     where={"I": dtypes.INDEX},
     shape=_repeated_shape,
     rules=[
-        Elements(lambda repeats: max(repeats.size, int(repeats[:1024].sum())))
+        Vectorize(one_by_one),
+        Elements(lambda repeats: max(repeats.size, int(repeats[:1024].sum()))),
     ],  # an estimate, made on the event loop
     kernel=_repeat_row_numbers,
     gradient=NotDifferentiable("its results are positions"),

@@ -17,6 +17,7 @@ from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.kernels import KeepsSize
 from ...ir.rules.shapes import ShapeOnly, ShapeVector
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..math.casting import cast
@@ -25,6 +26,9 @@ from ..support.batching import to_known_shape
 from ..support.common import infer_scalar, shape_of
 from ..support.late_axes import expand_late_axis, late_axis
 from ..support.literals import f64, i32
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.families import along
+from ..support.vectorizing.shapes import rank_of_one, reshape_examples, shape_of_one, size_of_one, squeeze_examples
 
 _X = np.arange(6.0).reshape(2, 3)
 _DISCRETE = NotDifferentiable("shapes are integers")
@@ -40,7 +44,7 @@ define(
     shape=_shape_shape,
     kernel=lambda xp, x: np.asarray(x.shape, np.int32),
     gradient=_DISCRETE,
-    rules=[ShapeOnly(), ShapeVector(lambda op: op.inputs[0].shape)],
+    rules=[Vectorize(shape_of_one), ShapeOnly(), ShapeVector(lambda op: op.inputs[0].shape)],
     samples=[Sample([_X], i32([2, 3])), Sample([np.float32(1)], i32([]))],
 )
 
@@ -50,7 +54,7 @@ define(
     shape=infer_scalar,
     kernel=lambda xp, x: np.asarray(x.size, np.int32),
     gradient=_DISCRETE,
-    rules=[ShapeOnly()],
+    rules=[Vectorize(size_of_one), ShapeOnly()],
     samples=[Sample([_X], np.int32(6))],
 )
 
@@ -60,7 +64,7 @@ define(
     shape=infer_scalar,
     kernel=lambda xp, x: np.asarray(x.ndim, np.int32),
     gradient=_DISCRETE,
-    rules=[ShapeOnly()],
+    rules=[Vectorize(rank_of_one), ShapeOnly()],
     samples=[Sample([_X], np.int32(2))],
 )
 
@@ -193,7 +197,7 @@ def _like_input(op: Operation, g: Tensor) -> list[Any]:
 define(
     "Reshape",
     "tensor: T, shape: host I -> output: T",
-    rules=[Batch(to_known_shape), KeepsSize()],
+    rules=[Vectorize(reshape_examples), LINEAR_IN_FIRST, Batch(to_known_shape), KeepsSize()],
     where={"I": dtypes.INDEX},
     shape=_reshape_shape,
     kernel=_compute_reshape,
@@ -248,7 +252,7 @@ def _expand_shape(op: Operation) -> Shape:
 define(
     "ExpandDims",
     "input: T -> output: T",
-    rules=[Batch(to_known_shape)],
+    rules=[Vectorize(along(new_axes=1)), LINEAR_IN_FIRST, Batch(to_known_shape)],
     attrs={"axis": REQUIRED},
     shape=_expand_shape,
     kernel=lambda xp, x, axis: xp.expand_dims(x, axis),
@@ -312,7 +316,7 @@ def _squeeze_shape(op: Operation) -> Shape:
 define(
     "Squeeze",
     "input: T -> output: T",
-    rules=[Batch(to_known_shape)],
+    rules=[Vectorize(squeeze_examples), LINEAR_IN_FIRST, Batch(to_known_shape)],
     attrs={"axis": None},
     shape=_squeeze_shape,
     kernel=lambda xp, x, axis: xp.squeeze(x, axis),

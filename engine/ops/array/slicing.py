@@ -16,10 +16,14 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import KeepsSize, ReadsValues
 from ...ir.rules.placing import TakesPart
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, partial_values, static_int
 from ..support.common import shape_of
 from ..support.literals import f64, flags, i32, i64
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.families import one_by_one
+from ..support.vectorizing.indexing import slice_block_examples
 
 _X = np.arange(12.0).reshape(3, 4)
 
@@ -84,7 +88,7 @@ define(
     "input: T, begin: host I, size: host J -> output: T",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_infer_slice_shape,
-    rules=[TakesPart(), KeepsSize()],
+    rules=[Vectorize(slice_block_examples), LINEAR_IN_FIRST, TakesPart(), KeepsSize()],
     kernel=_compute_slice,
     gradient=_slice_gradient,
     samples=[
@@ -161,7 +165,7 @@ define(
     "BooleanMask",
     "tensor: T, mask: bool -> output: T",
     shape=_infer_mask_shape,
-    rules=[TakesPart(), ReadsValues()],
+    rules=[Vectorize(one_by_one), TakesPart(), ReadsValues()],
     kernel=_apply_boolean_mask,
     gradient=_mask_gradient,
     samples=[

@@ -14,13 +14,14 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import index_tensor
-from ..support.common import scalar_like, shape_of
+from ..support.common import raised_to, scalar_like, shape_of
 from ..support.literals import i32, i64
-from .gather import raised_to
+from ..support.vectorizing.families import one_by_one
 from .segments import counts_by_id, divide_total, floating_data
 
 _NO_LIMIT = -1
@@ -55,7 +56,7 @@ define(
     "segment_ids: I, limit: host int32 -> count: host I",
     where={"I": dtypes.INDEX},
     shape=_count_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_count_segments,
     gradient=NotDifferentiable("its result is an integer"),
     samples=[

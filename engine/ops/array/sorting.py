@@ -19,6 +19,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, shape_in, static_int
@@ -27,6 +28,8 @@ from ..support.batching import batch_along
 from ..support.common import shape_of
 from ..support.families import keep_dtype
 from ..support.literals import f32, f64, i32, i64
+from ..support.vectorizing.families import along
+from ..support.vectorizing.indexing import add_along_axis_examples
 
 _X = f64([[3, -1, 2, 0.5], [1, 4, -2, 2.5]])
 _NAN = f32([2, np.nan, 1, np.inf])
@@ -65,7 +68,7 @@ def _sort_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "ArgSort",
     "values: T -> indices: int32",
-    rules=[Batch(batch_along())],
+    rules=[Vectorize(along()), Batch(batch_along())],
     where={"T": dtypes.REAL},
     attrs={"axis": -1, "descending": False},
     shape=_along_axis,
@@ -83,7 +86,7 @@ define(
 define(
     "Sort",
     "values: T -> sorted: T",
-    rules=[Batch(batch_along())],
+    rules=[Vectorize(along()), Batch(batch_along())],
     where={"T": dtypes.REAL},
     attrs={"axis": -1, "descending": False},
     shape=_along_axis,
@@ -103,6 +106,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"axis": REQUIRED},
     shape=lambda op: op.inputs[1].shape,
+    rules=[Vectorize(along())],
     kernel=keep_dtype(lambda xp, x, indices, axis: xp.take_along_axis(x, indices.astype(xp.int64), axis)),
     gradient=lambda op, g: [
         apply("AddAlongAxis", g, op.inputs[1], shape_of(op.inputs[0]), axis=op.attrs["axis"]),
@@ -134,7 +138,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     attrs={"axis": REQUIRED},
     shape=lambda op: static_shape(op.inputs[2]),
-    rules=[Elements(shape_in(2))],
+    rules=[Vectorize(add_along_axis_examples), Elements(shape_in(2))],
     kernel=_add_along,
     gradient=lambda op, g: [apply("TakeAlongAxis", g, op.inputs[1], axis=op.attrs["axis"]), None, None],
     samples=[

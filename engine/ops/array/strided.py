@@ -13,18 +13,21 @@ from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
-from ...ir.indexing import DYNAMIC, Dynamic, slice_tensor
+from ...ir.indexing import DYNAMIC, Dynamic, slice_tensor, whole_rows
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched, TakesRow
 from ...ir.rules.kernels import Elements, KeepsSize
 from ...ir.rules.placing import TakesPart
 from ...ir.rules.shapes import ShapeVector
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, shape_in
-from ..support.batching import emit_copy, whole_rows
+from ..support.batching import emit_copy
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.tangents import LINEAR_IN_FIRST, linear
+from ..support.vectorizing.indexing import strided_slice_examples, strided_slice_grad_examples
 
 _X = np.arange(12.0).reshape(3, 4)
 _SPEC = (slice(None, None, -1), DYNAMIC)
@@ -150,7 +153,15 @@ def _source_row(op: Operation) -> tuple[Tensor, Tensor] | None:
 define(
     "StridedSlice",
     "input: T, bounds: host *any -> output: T",
-    rules=[Batch(_batch_slice), TakesRow(_source_row), TakesPart(), ShapeVector(_sliced_shape), KeepsSize()],
+    rules=[
+        Vectorize(strided_slice_examples),
+        LINEAR_IN_FIRST,
+        Batch(_batch_slice),
+        TakesRow(_source_row),
+        TakesPart(),
+        ShapeVector(_sliced_shape),
+        KeepsSize(),
+    ],
     attrs={"spec": REQUIRED},
     shape=_strided_shape,
     kernel=lambda xp, x, *bounds, spec: x[_slice_key(spec, bounds)],
@@ -182,7 +193,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"spec": REQUIRED},
     shape=lambda op: static_shape(op.inputs[0]),
-    rules=[Elements(shape_in(0))],
+    rules=[Vectorize(strided_slice_grad_examples), linear(1), Elements(shape_in(0))],
     kernel=_strided_scatter,
     gradient=_strided_grad_gradient,
     samples=[Sample([i32([2, 2]), f64([7, 8]), [np.int32(1)]], f64([[0, 8], [0, 7]]), {"spec": _SPEC})],

@@ -15,6 +15,7 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support import arguments
@@ -23,6 +24,7 @@ from ..support.array_library import last_writers
 from ..support.bounds import check_bounds
 from ..support.interpreter import running_count
 from ..support.literals import f64, flags, i32, i64
+from ..support.vectorizing.families import one_by_one
 
 _POSITIONS = NotDifferentiable("its results are positions and counts")
 
@@ -77,7 +79,7 @@ define(
     "x: T -> first: int64, indices: @out_idx, counts: @out_idx",
     attrs={"out_idx": dtypes.int32},
     shape=_unique_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_compute_unique,
     gradient=_POSITIONS,
     samples=[
@@ -185,7 +187,7 @@ define(
     "ListDiff",
     "x: T, y: T -> places: int64",
     shape=_difference_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_compute_list_difference,
     gradient=_POSITIONS,
     samples=[
@@ -255,7 +257,7 @@ define(
     "x: I -> y: I",
     where={"I": dtypes.INDEX},
     shape=_inverse_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_invert_permutation,
     gradient=NotDifferentiable("its results are positions"),
     samples=[Sample([i32([3, 4, 0, 2, 1])], i32([2, 4, 3, 0, 1])), Sample([i64([])], i64([]))],

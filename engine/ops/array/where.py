@@ -16,11 +16,14 @@ from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.fusing import StepWriter
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, same_as, scalar_like, sum_to
 from ..support.fusing import fuse_masked, write_comparison
 from ..support.literals import f32, f64, flags, i32, i64
+from ..support.tangents import linear
+from ..support.vectorizing.families import one_by_one, pointwise
 
 _C = flags([[True, False], [False, True]])
 
@@ -44,7 +47,7 @@ def _where_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "Where",
     "condition: bool, x: T, y: T -> output: T",
-    rules=[Batch(batch_pointwise), fuse_masked(_where_steps)],
+    rules=[Vectorize(pointwise), linear(1, 2), Batch(batch_pointwise), fuse_masked(_where_steps)],
     shape=broadcast_all,
     kernel=lambda xp, condition, x, y: xp.where(condition, x, y),
     gradient=_select_gradient,
@@ -77,6 +80,7 @@ define(
     "CheckedCondition",  # for ranks unknown while the graph is built
     "condition: bool, x: T, y: T -> output: bool",
     shape=same_as(0),
+    rules=[Vectorize(one_by_one)],
     kernel=_check_condition_ranks,
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_C, f64([[1, 2], [3, 4]]), f64([10, 20])], _C), Sample([_C[0], f64(1), f64([2, 3])], _C[0])],
@@ -87,7 +91,7 @@ define(
     "condition: T -> indices: int64",
     where={"T": (dtypes.bool_, *dtypes.NUMERIC)},
     shape=lambda op: Shape([None, op.inputs[0].rank]),
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=lambda xp, condition: xp.argwhere(condition).astype(xp.int64, copy=False),
     gradient=NotDifferentiable("indices are integers"),
     samples=[

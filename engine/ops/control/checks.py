@@ -13,6 +13,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.edges import WarnsUnused
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ...ir.unused import must_be_used
 from ..math.linear import l2_loss
@@ -20,6 +21,7 @@ from ..math.reductions import reduce_sum
 from ..support.arguments import list_argument
 from ..support.common import same_as
 from ..support.literals import f64
+from ..support.vectorizing.families import pointwise
 
 
 def _check_numerics(xp: Any, x: Any, message: str) -> Any:
@@ -41,6 +43,7 @@ define(
     attrs={"message": REQUIRED},
     shape=same_as(0),
     rules=[
+        Vectorize(pointwise),
         ReadsValues(),
         WarnsUnused(
             "nobody uses what this check_numerics returned, so nothing is checked: go on with that, as in "

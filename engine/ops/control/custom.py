@@ -16,6 +16,7 @@ from ...base.errors import GraphError
 from ...base.shapes import Shape
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
+from ...ir.rules.forward_mode import DependsOn
 from ...ir.rules.kernels import PassesInputs
 from ...ir.tensor import Tensor
 from ..support.common import cotangents_of
@@ -108,7 +109,7 @@ define(
     "inputs: *any -> outputs: *@dtypes",
     attrs={"dtypes": REQUIRED, "num": REQUIRED, "gradient": REQUIRED},
     shape=_infer_value_shapes,
-    rules=[PassesInputs()],
+    rules=[PassesInputs(), DependsOn(lambda op: op.inputs[op.attrs["num"] :])],
     kernel=_select_values,
     gradient=_call_gradient_function,
     samples=[

@@ -13,8 +13,11 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import PassesInputs
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.literals import f64
+from ..support.tangents import LINEAR
+from ..support.vectorizing.families import spread_pointwise
 
 
 def _input_shapes(op: Operation) -> list[Shape]:
@@ -26,7 +29,7 @@ define(
     "input: *any -> output: *@dtypes",
     attrs={"dtypes": REQUIRED},
     shape=_input_shapes,
-    rules=[PassesInputs()],
+    rules=[Vectorize(spread_pointwise), LINEAR, PassesInputs()],
     kernel=lambda xp, *arrays, dtypes: arrays,
     gradient=lambda op, *gs: list(gs),
     samples=[

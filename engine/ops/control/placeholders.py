@@ -17,9 +17,13 @@ from ...ir.rules.edges import Feedable
 from ...ir.rules.gradients import TakesSlices
 from ...ir.rules.kernels import PassesInputs
 from ...ir.rules.shapes import ShapeVector
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from ..support.common import infer_nothing, same_as
+from ..support.tangents import LINEAR
+from ..support.vectorizing.families import pointwise
+from ..support.vectorizing.shapes import ensure_shape_examples
 
 define(
     "Const",
@@ -98,7 +102,7 @@ define(
     "input: T -> output: T",
     attrs={"shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]),
-    rules=[PassesInputs(), Feedable()],
+    rules=[Vectorize(ensure_shape_examples), PassesInputs(), Feedable()],
     kernel=lambda xp, x, shape: x,
     gradient=lambda op, g: [g],
     samples=[Sample([np.array([1, 2], np.float32)], np.array([1, 2], np.float32), {"shape": Shape([None])})],
@@ -140,7 +144,7 @@ define(
     where={"T": dtypes.ALL},
     shape=same_as(0),
     role=Role.IDENTITY,
-    rules=[TakesSlices()],
+    rules=[Vectorize(pointwise), LINEAR, TakesSlices()],
     kernel=lambda xp, x: x,
     gradient=lambda op, g: [g],
     samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],
@@ -176,6 +180,7 @@ define(
     "StopGradient",
     "input: T -> output: T",
     shape=same_as(0),
+    rules=[Vectorize(pointwise)],
     role=Role.IDENTITY,
     kernel=lambda xp, x: x,
     gradient=NotDifferentiable("it exists to stop gradients"),
@@ -222,6 +227,7 @@ define(
     "input: T -> output: T",
     attrs={"message": ""},
     shape=same_as(0),
+    rules=[Vectorize(pointwise)],
     role=Role.IDENTITY,
     kernel=lambda xp, x, message: x,
     gradient=_refuse_gradient,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ...ir.rules.ordering import Ordered
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.memory.contexts import outside
+from ..support.attributes import takes_attributes
 from ..support.common import PYTHON
 from ..support.context import KernelContext
 
@@ -38,30 +40,33 @@ def _thread_starter(context: KernelContext) -> Callable[..., Awaitable[Any]]:
     return threads
 
 
-def _call_function(
-    context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], blocking: bool, **expected: Any
-) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    """Attributes of a PyFunction: the function, how to call it, and what it returns."""
+
+    function: Callable[..., Any]
+    Tout: Sequence[DType]
+    output_shapes: Sequence[Shape]
+    single: bool
+    blocking: bool
+    stateful: bool
+
+
+def _call_function(context: KernelContext, declared: _Declaration, inputs: Sequence[Any]) -> Any:
     """Call the function, in a thread if `blocking`, and check its result, also the result of an awaitable."""
-    values = map(_freeze_argument, inputs)
-    result = _thread_starter(context)(function, *values) if blocking else function(*values)
+    values, function = map(_freeze_argument, inputs), declared.function
+    result = _thread_starter(context)(function, *values) if declared.blocking else function(*values)
 
     def check_result(value: Any) -> Any:
-        return _checked_values(context, function, value, **expected)
+        return _checked_values(context, declared, value)
 
     return AsyncResult(result, check_result) if inspect.isawaitable(result) else check_result(result)
 
 
-def _checked_values(
-    context: KernelContext,
-    function: Any,
-    result: Any,
-    *,
-    dtypes_: Sequence[DType],
-    shapes: Sequence[Shape],
-    single: bool,
-) -> Any:
+def _checked_values(context: KernelContext, declared: _Declaration, result: Any) -> Any:
     """Return the function's values as arrays of the declared dtypes and shapes."""
-    values = [result] if single else [] if result is None else result
+    values = [result] if declared.single else [] if result is None else result
+    function, dtypes_, shapes = declared.function, declared.Tout, declared.output_shapes
     if not isinstance(values, (list, tuple)) or len(values) != len(dtypes_):
         raise _declaration_error(
             context, function, "does not return what Tout says", f"{len(dtypes_)} values", _describe_value(result)
@@ -108,20 +113,10 @@ def _declaration_error(context: KernelContext, function: Any, what: str, wanted:
     )
 
 
-def _compute_py_function(
-    xp: Any,
-    context: KernelContext,
-    *inputs: Any,
-    function: Any,
-    Tout: Sequence[DType],
-    output_shapes: Sequence[Shape],
-    single: bool,
-    blocking: bool,
-    stateful: bool,
-) -> Any:
+@takes_attributes(_Declaration)
+def _compute_py_function(xp: Any, context: KernelContext, *inputs: Any, attrs: _Declaration) -> Any:
     """Call the function outside of the kernels' context: with the user's context variables and NumPy settings."""
-    expected = {"dtypes_": Tout, "shapes": output_shapes, "single": single}
-    return outside(_call_function, context, function, inputs, blocking, **expected)
+    return outside(_call_function, context, attrs, inputs)
 
 
 def _declared_shapes(op: Operation) -> list[Shape]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..array.concat import stack
@@ -25,6 +26,7 @@ from ..math.elementwise import ceil, floor
 from ..support.arguments import index_tensor, only_scalars, static_ints
 from ..support.common import ensure_sizes, one_for_each, scalar_like, size_along
 from ..support.literals import Array, f32, f64, i32
+from ..support.vectorizing.families import one_by_one
 
 _SQUARES = f32([[0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 7, 7], [2, 2, 0, 0.1], [5, 6, 7, 8], [9, 9, 9, 9]])
 _SCORES = f32([0.5, 0.9, 0.3, 0.7, 0.3, 0.1])
@@ -192,7 +194,11 @@ define(
     "boxes: host T, scores: host T, most: host int32, iou: host T, least: host T -> selected: host int32",
     where={"T": dtypes.FLOATING},
     shape=_selected_shape,
-    rules=[ReadsValues(), Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)))],
+    rules=[
+        Vectorize(one_by_one),
+        ReadsValues(),
+        Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores))),
+    ],
     kernel=_compute_suppression,
     gradient=NotDifferentiable("its result is an index"),
     samples=[
@@ -248,14 +254,22 @@ def non_max_suppression(
     return apply("NonMaxSuppression", boxes, scores, max_output_size, iou_threshold, score_threshold, name=name)
 
 
-def _suppress_softly(
-    xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, least: Array, sigma: Array
-) -> tuple[Array, Array]:
+class _Limits(NamedTuple):
+    """Scalar inputs of SoftNonMaxSuppression: number of boxes, both thresholds, and scale of the overlap."""
+
+    most: Array
+    iou: Array
+    least: Array
+    sigma: Array
+
+
+def _suppress_softly(boxes: Array, scores: Array, limits: _Limits) -> tuple[Array, Array]:
     """Choose the best box again and again, and lower the scores of boxes that overlap with a chosen box."""
     if boxes.shape != (*scores.shape, 4) or scores.ndim != 1:
         raise ValueError(f"non_max_suppression: boxes {boxes.shape} and scores {scores.shape} are not [n, 4] and [n]")
     corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
     left, current = np.arange(len(scores)), np.array(scores)
+    most, iou, least, sigma = limits
     kept: list[Any] = []
     kept_scores: list[Any] = []
     # Each choice changes scores: the best is searched anew, not sorted once as in `_compute_suppression`.
@@ -288,8 +302,12 @@ define(
     " -> selected: host int32, kept_scores: host T",
     where={"T": dtypes.FLOATING},
     shape=_softly_selected_shapes,
-    rules=[ReadsValues(), Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)))],
-    kernel=_suppress_softly,
+    rules=[
+        Vectorize(one_by_one),
+        ReadsValues(),
+        Elements(lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores))),
+    ],
+    kernel=lambda xp, boxes, scores, *limits: _suppress_softly(boxes, scores, _Limits(*limits)),
     gradient=NotDifferentiable("it chooses boxes"),
     samples=[
         Sample(

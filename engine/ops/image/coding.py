@@ -14,8 +14,10 @@ from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import one_of, static_int
+from ..support.vectorizing.families import one_by_one
 from .adjusting import convert_image_dtype
 
 _PER_BYTE = 50  # cost of a byte of a compressed file, in elements of an elementwise operation
@@ -78,7 +80,7 @@ define(
     where={"T": (dtypes.uint8,)},
     attrs={"channels": 3},
     shape=_decoded_shape,
-    rules=[ReadsValues(), Elements(lambda contents, **_: contents.size * _PER_BYTE)],
+    rules=[Vectorize(one_by_one), ReadsValues(), Elements(lambda contents, **_: contents.size * _PER_BYTE)],
     kernel=_decode_image,
     gradient=NotDifferentiable("it reads bytes of a file"),
     samples=[
@@ -93,7 +95,7 @@ define(
     where={"T": (dtypes.uint8,)},
     attrs={"form": REQUIRED, "quality": -1},
     shape=_encoded_shape,
-    rules=[Elements(lambda image, **_: image.size * _PER_BYTE)],
+    rules=[Vectorize(one_by_one), Elements(lambda image, **_: image.size * _PER_BYTE)],
     kernel=_encode_image,
     gradient=NotDifferentiable("it gives bytes of a file"),
     samples=[],

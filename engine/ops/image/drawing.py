@@ -14,11 +14,13 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..array.gather import unsorted_segment_sum
 from ..math.casting import cast
 from ..support.common import size_along, zeros_like
 from ..support.literals import f32
+from ..support.vectorizing.families import merged_or_one_by_one
 from .transforms import image_tensor
 
 # Red, green, blue and opacity of the boxes in turn, if users give no colours.
@@ -135,7 +137,7 @@ define(
     "images: T, boxes: host F, colors: host T -> drawn: T",
     where={"T": (*dtypes.FLOATING, dtypes.uint8), "F": (dtypes.float32, dtypes.float64)},
     shape=_drawing_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(merged_or_one_by_one(0, 1)), ReadsValues()],
     kernel=_draw_frames,
     gradient=_pull_back_drawing,
     samples=[_drawing_sample()],

@@ -13,10 +13,12 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..nn.window_maxima import lowest_value
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.vectorizing.families import merged_or_one_by_one
 from ..support.window_texts import of_pooling, padding_alone
 from ..support.windows import (
     WINDOWS,
@@ -81,6 +83,7 @@ define(
     where={"T": dtypes.REAL},
     attrs=WINDOWS,
     shape=_dilated_shape,
+    rules=[Vectorize(merged_or_one_by_one(0))],
     kernel=lambda xp, x, filter, **attrs: _compute_dilation(xp, x, filter, attrs)[0],
     gradient=_dilation_gradient,
     samples=[
@@ -96,6 +99,7 @@ define(
     where={"T": dtypes.REAL},
     attrs=WINDOWS,
     shape=_dilated_shape,
+    rules=[Vectorize(merged_or_one_by_one(0))],
     kernel=lambda xp, x, filter, **attrs: _compute_dilation(xp, x, filter, attrs)[1],
     gradient=NotDifferentiable("its result is an index"),
     samples=[

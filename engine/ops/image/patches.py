@@ -14,11 +14,13 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.vectorizing.families import merged
 from ..support.window_texts import of_convolution, padding_alone
 from ..support.windows import (
     WINDOWS,
@@ -73,7 +75,10 @@ define(
     where={"T": (*dtypes.NUMERIC, dtypes.bool_)},
     attrs=WINDOWS,
     shape=_infer_patches_shape,
-    rules=[Elements(lambda x, **attrs: x.size * patch_size(attrs) // math.prod(attrs["strides"]))],
+    rules=[
+        Vectorize(merged(0)),
+        Elements(lambda x, **attrs: x.size * patch_size(attrs) // math.prod(attrs["strides"])),
+    ],
     kernel=_extract_patches,
     gradient=lambda op, g: [apply("ExtractPatchesGrad", g, shape_of(op.inputs[0]), **op.own_attrs)],
     samples=[
@@ -93,7 +98,7 @@ define(
     where={"T": dtypes.NUMERIC, "J": dtypes.INDEX},
     attrs=WINDOWS,
     shape=lambda op: static_shape(op.inputs[1]),
-    rules=[Elements(shape_in(1))],
+    rules=[Vectorize(merged(0, sizes=(1,))), Elements(shape_in(1))],
     kernel=_sum_patches,
     gradient=lambda op, g: [apply("ExtractPatches", g, **op.own_attrs), None],
     samples=[

@@ -19,6 +19,7 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..math.casting import cast
@@ -26,6 +27,7 @@ from ..support.arguments import as_sizes, check_rank, shape_vector
 from ..support.common import shape_of
 from ..support.families import keep_dtype
 from ..support.literals import Array, f64, i32, i64
+from ..support.vectorizing.families import merged
 from .interpolation import METHODS, Taps, taps
 
 _X = f64([[1, 2], [3, 5]]).reshape(1, 2, 2, 1)
@@ -121,7 +123,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=_infer_resized_shape,
-    rules=[Elements(_count_elements)],
+    rules=[Vectorize(merged(0)), Elements(_count_elements)],
     kernel=_compute_resize,
     gradient=_gradient_by("ResizeGrad"),
     samples=[
@@ -177,7 +179,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=_ATTRS,
     shape=_infer_resized_shape,
-    rules=[Elements(_count_elements)],
+    rules=[Vectorize(merged(0)), Elements(_count_elements)],
     kernel=_resize_grad,
     gradient=_gradient_by("Resize"),
     samples=[

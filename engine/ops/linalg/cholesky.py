@@ -11,11 +11,13 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.complex import real
 from ..math.elementwise import log
 from ..math.reductions import reduce_sum
 from ..support.literals import c128, f64
+from ..support.vectorizing.families import leading
 from .common import LAPACK, call_linalg, cubic_cost, multiply_matrices, square_shape
 from .diagonals import matrix_diag_part
 from .solving import matrix_triangular_solve
@@ -41,7 +43,7 @@ define(
     "input: T -> output: T",
     where={"T": LAPACK},
     shape=square_shape,
-    rules=[Elements(cubic_cost(0.1)), ReadsValues()],
+    rules=[Vectorize(leading), Elements(cubic_cost(0.1)), ReadsValues()],
     kernel=lambda xp, x: call_linalg(xp, "cholesky", x, refused=_NOT_POSITIVE),
     gradient=_cholesky_gradient,
     samples=[  # the test moves single elements, which breaks symmetry: others are in test_linalg_gradients.py

@@ -12,12 +12,14 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..math.complex import complex, conj, imag
 from ..support.common import cotangents_of
 from ..support.families import keep_dtype
 from ..support.literals import c128, f64
+from ..support.vectorizing.families import leading
 from .common import LAPACK, as_factor, cubic_cost, square_shape
 from .solving import matrix_inverse
 
@@ -35,7 +37,7 @@ define(
     "input: T -> output: T",
     where={"T": LAPACK},
     shape=_infer_determinant_shape,
-    rules=[Elements(cubic_cost(0.1))],
+    rules=[Vectorize(leading), Elements(cubic_cost(0.1))],
     kernel=keep_dtype(lambda xp, x: xp.linalg.det(x)),
     # Jacobi: the differential of det(x) is det(x) * trace(inv(x) @ dx).
     gradient=lambda op, g: [
@@ -99,7 +101,7 @@ define(
     "input: T -> sign: T, log_abs_determinant: T.real",
     where={"T": LAPACK},
     shape=lambda op: [_infer_determinant_shape(op)] * 2,
-    rules=[Elements(cubic_cost(0.1))],
+    rules=[Vectorize(leading), Elements(cubic_cost(0.1))],
     kernel=_compute_slogdet,
     gradient=_slogdet_gradient,
     samples=[

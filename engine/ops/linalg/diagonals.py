@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,12 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
 from ..support.common import zeros_like
 from ..support.literals import c128, f64, flags, i32
+from ..support.vectorizing.families import leading
 from .bands import Band, as_diagonals, as_padding
 from .common import matrices_shape
 
@@ -37,6 +41,16 @@ def _band_of(op: Operation) -> Band:
     return _make_band(op.attrs["k"], op.attrs["align"])
 
 
+def _takes_band(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a kernel of a kernel that takes the Band in place of the attributes `k` and `align`."""
+
+    @wraps(kernel)
+    def call_kernel(xp: Any, *inputs: Any, k: tuple[int, int], align: str, **attrs: Any) -> Any:
+        return kernel(xp, *inputs, _make_band(k, align), **attrs)
+
+    return call_kernel
+
+
 def _band_attrs(op: Operation) -> dict[str, Any]:
     return {"k": op.attrs["k"], "align": op.attrs["align"]}
 
@@ -52,9 +66,10 @@ def _infer_diagonals_shape(op: Operation) -> Shape:
     return x[:-2] + band.rows_shape(length)
 
 
-def _compute_diag_part(xp: Any, x: Any, k: Any, align: str, padding_value: Any) -> Any:
+@_takes_band
+def _compute_diag_part(xp: Any, x: Any, band: Band, padding_value: Any) -> Any:
     """Extract a diagonal, or the diagonals of a band as rows, padded with `padding_value`."""
-    band, (rows, columns) = _make_band(k, align), x.shape[-2:]
+    rows, columns = x.shape[-2:]
     band.check(rows, columns)
     if band.count == 1:
         # NumPy's diagonal is a read-only view, which would keep the matrices in memory.
@@ -72,6 +87,7 @@ define(
     where=_ELEMENTS,
     attrs={**_ATTRS, "padding_value": 0},
     shape=_infer_diagonals_shape,
+    rules=[Vectorize(leading)],
     kernel=_compute_diag_part,
     gradient=lambda op, g: [apply("MatrixSetDiag", zeros_like(op.inputs[0]), g, **_band_attrs(op))],
     samples=[
@@ -105,8 +121,9 @@ def _infer_set_shape(op: Operation) -> Shape:
     return x
 
 
-def _compute_set_diag(xp: Any, x: Any, diagonal: Any, k: Any, align: str) -> Any:
-    band, (rows, columns) = _make_band(k, align), x.shape[-2:]
+@_takes_band
+def _compute_set_diag(xp: Any, x: Any, diagonal: Any, band: Band) -> Any:
+    rows, columns = x.shape[-2:]
     band.check(rows, columns)
     wanted = (*x.shape[:-2], *band.rows_shape(band.longest(rows, columns)).as_tuple())
     if diagonal.shape != wanted:
@@ -140,6 +157,7 @@ define(
     where=_ELEMENTS,
     attrs=_ATTRS,
     shape=_infer_set_shape,
+    rules=[Vectorize(leading)],
     kernel=_compute_set_diag,
     gradient=_set_gradient,
     samples=[
@@ -173,11 +191,9 @@ def _infer_matrix_shape(op: Operation) -> Shape:
     return diagonal[:-least_rank] + Shape(sizes)
 
 
-def _compute_matrix_diag(
-    xp: Any, diagonal: Any, k: Any, align: str, num_rows: int, num_cols: int, padding_value: Any
-) -> Any:
+@_takes_band
+def _compute_matrix_diag(xp: Any, diagonal: Any, band: Band, num_rows: int, num_cols: int, padding_value: Any) -> Any:
     """Return matrices with the given diagonals, and `padding_value` elsewhere."""
-    band = _make_band(k, align)
     least_rank = 1 if band.count == 1 else 2
     if diagonal.ndim < least_rank or (band.count > 1 and diagonal.shape[-2] != band.count):
         raise ValueError(f"matrix_diag: {band.count} diagonals need [..., {band.count}, longest], got {diagonal.shape}")
@@ -200,7 +216,7 @@ define(
     where=_ELEMENTS,
     attrs={**_ATTRS, "num_rows": -1, "num_cols": -1, "padding_value": 0},
     shape=_infer_matrix_shape,
-    rules=[Elements(_count_elements)],
+    rules=[Vectorize(leading), Elements(_count_elements)],
     kernel=_compute_matrix_diag,
     gradient=lambda op, g: [apply("MatrixDiagPart", g, **_band_attrs(op))],
     samples=[

@@ -11,11 +11,13 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.arithmetic import div_no_nan
 from ..math.casting import cast
 from ..support.common import scalar_like
 from ..support.literals import c128, f64
+from ..support.vectorizing.families import leading
 from .common import DIVERGED, LAPACK, as_row, call_linalg, cubic_cost, multiply_matrices, square_shape
 from .diagonals import matrix_diag
 from .transposing import adjoint
@@ -68,7 +70,7 @@ define(
     "tensor: T -> e: T.real, v: T",
     where={"T": LAPACK},
     shape=lambda op: [square_shape(op)[:-1], square_shape(op)],
-    rules=[Elements(cubic_cost(1)), ReadsValues()],
+    rules=[Vectorize(leading), Elements(cubic_cost(1)), ReadsValues()],
     kernel=lambda xp, x: tuple(call_linalg(xp, "eigh", x, refused=DIVERGED)),
     gradient=_eigen_gradient,
     samples=[
@@ -89,7 +91,7 @@ define(
     "tensor: T -> e: T.real",
     where={"T": LAPACK},
     shape=lambda op: square_shape(op)[:-1],
-    rules=[Elements(cubic_cost(0.5)), ReadsValues()],
+    rules=[Vectorize(leading), Elements(cubic_cost(0.5)), ReadsValues()],
     kernel=lambda xp, x: call_linalg(xp, "eigvalsh", x, refused=DIVERGED),
     gradient=_values_gradient,
     samples=[

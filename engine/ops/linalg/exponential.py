@@ -11,11 +11,13 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.array_library import scipy_linalg
 from ..support.common import size_along, zeros_like
 from ..support.literals import c128, f64
+from ..support.vectorizing.families import leading
 from .common import LAPACK, call_linalg, cubic_cost, square_shape
 from .transposing import adjoint
 
@@ -113,7 +115,7 @@ define(
     "input: T -> output: T",
     where={"T": LAPACK},
     shape=square_shape,
-    rules=[Elements(cubic_cost(1)), ReadsValues()],
+    rules=[Vectorize(leading), Elements(cubic_cost(1)), ReadsValues()],
     kernel=_compute_expm,
     gradient=_expm_gradient,
     samples=[

@@ -12,9 +12,11 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.common import cotangents_of, size_along
 from ..support.literals import c128, f64
+from ..support.vectorizing.families import leading
 from .common import LAPACK, cubic_cost, multiply_matrices, sizes_of_matrices
 from .solving import matrix_triangular_solve
 from .transposing import adjoint
@@ -94,7 +96,7 @@ define(
     where={"T": LAPACK},
     attrs={"full_matrices": False},
     shape=_qr_shape,
-    rules=[Elements(cubic_cost(0.5))],
+    rules=[Vectorize(leading), Elements(cubic_cost(0.5))],
     kernel=_compute_qr,
     gradient=_qr_gradient,
     samples=[

@@ -13,12 +13,14 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.arithmetic import div_no_nan
 from ..math.casting import cast
 from ..math.complex import complex, imag
 from ..support.common import scalar_like, size_along, zeros_like
 from ..support.literals import c128, f64
+from ..support.vectorizing.families import leading
 from .common import DIVERGED, LAPACK, as_column, as_row, call_linalg, cubic_cost, multiply_matrices, sizes_of_matrices
 from .diagonals import matrix_diag, matrix_diag_part
 from .orthogonal import without_complement
@@ -133,7 +135,7 @@ define(
     where={"T": LAPACK},
     attrs={"full_matrices": False},
     shape=_infer_svd_shape,
-    rules=[Elements(cubic_cost(2)), ReadsValues()],
+    rules=[Vectorize(leading), Elements(cubic_cost(2)), ReadsValues()],
     kernel=_compute_svd,
     gradient=_svd_gradient,
     samples=[
@@ -155,7 +157,7 @@ define(
     "tensor: T -> s: T.real",
     where={"T": LAPACK},
     shape=_infer_values_shape,
-    rules=[Elements(cubic_cost(1)), ReadsValues()],
+    rules=[Vectorize(leading), Elements(cubic_cost(1)), ReadsValues()],
     kernel=lambda xp, x: call_linalg(xp, "svd", x, compute_uv=False, refused=DIVERGED),
     gradient=lambda op, g: _values_gradient(op, g),
     samples=[
@@ -254,7 +256,7 @@ define(
     where={"T": LAPACK},
     attrs={"rcond": None},
     shape=_infer_inverse_shape,
-    rules=[Elements(cubic_cost(2)), ReadsValues()],
+    rules=[Vectorize(leading), Elements(cubic_cost(2)), ReadsValues()],
     kernel=_pseudo_inverse,
     gradient=_pseudo_inverse_gradient,
     samples=[

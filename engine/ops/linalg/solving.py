@@ -15,10 +15,12 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.array_library import scipy_linalg
 from ..support.common import sum_to
 from ..support.literals import c128, f64
+from ..support.vectorizing.families import pointwise
 from .common import LAPACK, call_linalg, cubic_cost, matrices_shape, multiply_matrices, square_shape
 from .transposing import matrix_transpose
 from .triangles import take_triangle
@@ -84,7 +86,7 @@ define(
     where={"T": LAPACK},
     attrs={"adjoint": False},
     shape=_solution_shape,
-    rules=[Elements(cubic_cost(0.2)), ReadsValues()],
+    rules=[Vectorize(pointwise), Elements(cubic_cost(0.2)), ReadsValues()],
     kernel=_compute_solve,
     gradient=_solve_gradient,
     samples=[
@@ -195,7 +197,7 @@ define(
     where={"T": LAPACK},
     attrs={"lower": True, "adjoint": False},
     shape=_solution_shape,
-    rules=[Elements(cubic_cost(0.1)), ReadsValues()],
+    rules=[Vectorize(pointwise), Elements(cubic_cost(0.1)), ReadsValues()],
     kernel=_solve_triangular,
     gradient=_triangular_gradient,
     samples=[
@@ -258,7 +260,7 @@ define(
     "input: T -> output: T",
     where={"T": LAPACK},
     shape=square_shape,
-    rules=[Elements(cubic_cost(0.4)), ReadsValues()],
+    rules=[Vectorize(pointwise), Elements(cubic_cost(0.4)), ReadsValues()],
     kernel=lambda xp, x: call_linalg(xp, "inv", x, refused=_SINGULAR),
     # With the inverse y: -adjoint(y) @ g @ adjoint(y).
     gradient=lambda op, g: [

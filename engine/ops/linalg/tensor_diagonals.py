@@ -14,8 +14,11 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.literals import c128, f64, i32
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.shapes import diag_examples, diag_part_examples
 
 _ELEMENTS = {"T": (*dtypes.NUMERIC, dtypes.bool_)}
 
@@ -32,7 +35,7 @@ define(
     "diagonal: T -> output: T",
     where=_ELEMENTS,
     shape=lambda op: op.inputs[0].shape + op.inputs[0].shape,
-    rules=[Elements(lambda diagonal: diagonal.size**2)],
+    rules=[Vectorize(diag_examples), LINEAR_IN_FIRST, Elements(lambda diagonal: diagonal.size**2)],
     kernel=_compute_diag,
     gradient=lambda op, g: [diag_part(g)],
     samples=[
@@ -75,6 +78,7 @@ define(
     where=_ELEMENTS,
     shape=_part_shape,
     kernel=_compute_diag_part,
+    rules=[Vectorize(diag_part_examples), LINEAR_IN_FIRST],
     gradient=lambda op, g: [diag(g)],
     samples=[
         Sample([f64([[1, 2], [3, 4]])], f64([1, 4])),

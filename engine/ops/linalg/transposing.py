@@ -11,9 +11,11 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.complex import conj
 from ..support.literals import f64, i32
+from ..support.vectorizing.families import leading
 from .common import matrices_shape
 
 
@@ -26,6 +28,7 @@ define(
     "MatrixTranspose",
     "x: T -> y: T",
     shape=_infer_transposed_shape,
+    rules=[Vectorize(leading)],
     kernel=lambda xp, x: x.swapaxes(-1, -2),
     gradient=lambda op, g: [matrix_transpose(g)],
     samples=[

@@ -12,10 +12,12 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.reductions import reduce_sum
 from ..support.arguments import index_tensor, only_scalars
 from ..support.literals import c128, f64, i32, i64
+from ..support.vectorizing.families import leading
 from .common import matrices_shape
 from .diagonals import matrix_diag_part, matrix_set_diag
 
@@ -42,6 +44,7 @@ define(
     "input: T, num_lower: host I, num_upper: host I -> band: T",
     where={"T": (*dtypes.NUMERIC, dtypes.bool_), "I": dtypes.INDEX},
     shape=_infer_band_part_shape,
+    rules=[Vectorize(leading)],
     kernel=_compute_band_part,
     gradient=lambda op, g: [apply("MatrixBandPart", g, *op.inputs[1:]), None, None],
     samples=[

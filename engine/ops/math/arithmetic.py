@@ -19,15 +19,18 @@ from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched
 from ...ir.rules.fusing import Fusion, StepWriter
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.arguments import list_argument
 from ..support.batching import emit_copy
 from ..support.common import broadcast_all, zeros_like
-from ..support.families import Binary, declare_binary, keep_dtype, make_samples
+from ..support.families import Binary, BinaryOperation, keep_dtype, make_samples
 from ..support.fusing import fuse_elementwise
 from ..support.literals import f64, i32
+from ..support.tangents import SUM, SUM_OF_ALL, multilinear
+from ..support.vectorizing.families import spread_pointwise
 from .complex import conj
 from .zero_products import divide_unless_zero, multiply_unless_zero
 
@@ -36,39 +39,42 @@ _B = [[0.5], [4.0]]
 _POSITIVE = [[1.5, 0.25, 3.0]]
 _Z = ([1 + 2j, -0.5 + 1j], [[0.5 - 1j], [2 + 0.25j]])
 
-add: Binary = declare_binary(
+add: Binary = BinaryOperation(
     "Add",
     "add",
     "Add elementwise; strings are concatenated.",
     where=(*dtypes.NUMERIC, dtypes.string),
     kernel=Ufunc("add"),
+    rules=[SUM],
     gradient=lambda x, y, z, g: (g, g),
     samples=[*make_samples(lambda x, y: x + y, (_A, _B)), Sample([i32(3), i32(4)], i32(7))],
     examples={
         "[1, 2], 10": "array([11, 12], dtype=int32)",
         '["a", "b"], "c"': "array(['ac', 'bc'], dtype=StringDType())",
     },
-)
+).declare_type()
 
-subtract: Binary = declare_binary(
+subtract: Binary = BinaryOperation(
     "Sub",
     "subtract",
     "Subtract elementwise.",
     kernel=Ufunc("subtract"),
+    rules=[SUM],
     gradient=lambda x, y, z, g: (g, -g),
     samples=[*make_samples(lambda x, y: x - y, (_A, _B)), Sample([i32(3), i32(4)], i32(-1))],
     examples={"[[10], [20]], [1, 2, 3]": "array([[ 9,  8,  7],\n       [19, 18, 17]], dtype=int32)"},
-)
+).declare_type()
 
-multiply: Binary = declare_binary(
+multiply: Binary = BinaryOperation(
     "Mul",
     "multiply",
     "Multiply elementwise.",
     kernel=Ufunc("multiply"),
+    rules=[multilinear(0, 1)],
     gradient=lambda x, y, z, g: (g * conj(y), g * conj(x)),
     samples=make_samples(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
     examples={"[1.5, -2.0], 2": "array([ 3., -4.], dtype=float32)"},
-)
+).declare_type()
 
 
 def _infer_quotient_shape(op: Operation) -> Shape:
@@ -84,7 +90,7 @@ def _infer_quotient_shape(op: Operation) -> Shape:
     return broadcast_all(op)
 
 
-divide: Binary = declare_binary(
+divide: Binary = BinaryOperation(
     "RealDiv",
     "divide",
     "Divide elementwise; integers are refused (use ``floordiv`` or cast them).",
@@ -94,7 +100,7 @@ divide: Binary = declare_binary(
     gradient=lambda x, y, z, g: (divide_unless_zero(g, conj(y)), -multiply_unless_zero(g, conj(z / y))),
     samples=make_samples(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
     examples={"[7.0, -7.0], 2": "array([ 3.5, -3.5], dtype=float32)"},
-)
+).declare_type()
 realdiv: Binary = divide
 truediv: Binary = divide
 div: Binary = divide
@@ -117,7 +123,7 @@ def _floor_mod(xp: Any, x: Any, y: Any) -> Any:
     return xp.remainder(x, y)
 
 
-floordiv: Binary = declare_binary(
+floordiv: Binary = BinaryOperation(
     "FloorDiv",
     "floordiv",
     "Divide elementwise and round towards minus infinity; an integer divided by zero raises ZeroDivisionError.",
@@ -130,9 +136,9 @@ floordiv: Binary = declare_binary(
         Sample([i32([7, -7, 6]), i32(2)], i32([3, -4, 3])),
     ],
     examples={"[7, -7], 2": "array([ 3, -4], dtype=int32)"},
-)
+).declare_type()
 
-floormod: Binary = declare_binary(
+floormod: Binary = BinaryOperation(
     "FloorMod",
     "floormod",
     "Remainder of ``floordiv``, with the sign of the divisor; an integer zero divisor raises ZeroDivisionError.",
@@ -146,7 +152,7 @@ floormod: Binary = declare_binary(
         Sample([i32([7, -7, 6]), i32([2, 2, -4])], i32([1, 1, -2])),
     ],
     examples={"[7, -7, 7], [3, 3, -3]": "array([ 1,  2, -2], dtype=int32)"},
-)
+).declare_type()
 mod: Binary = floormod
 
 
@@ -172,7 +178,7 @@ def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor,
     return multiply_unless_zero(g, conj(slope)), multiply_unless_zero(g, conj(multiply_unless_zero(z, logarithm)))
 
 
-pow: Binary = declare_binary(
+pow: Binary = BinaryOperation(
     "Pow",
     "pow",
     "Raise `x` to the power `y` elementwise; an integer to a negative power raises ValueError.",
@@ -184,14 +190,14 @@ pow: Binary = declare_binary(
         Sample([i32([2, -3]), i32([10, 3])], i32([1024, -27])),
     ],
     examples={"[2, -3], [10, 3]": "array([1024,  -27], dtype=int32)"},
-)
+).declare_type()
 
 
 def _pick_gradient(x: Tensor, y: Tensor, mask: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     return apply("Where", mask, g, 0), apply("Where", mask, 0, g)
 
 
-maximum: Binary = declare_binary(
+maximum: Binary = BinaryOperation(
     "Maximum",
     "maximum",
     "Larger of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
@@ -200,9 +206,9 @@ maximum: Binary = declare_binary(
     gradient=lambda x, y, z, g: _pick_gradient(x, y, x >= y, g),
     samples=make_samples(max, (_A, _B)),
     examples={'[1.0, -1.0, float("nan")], 0.0': "array([ 1.,  0., nan], dtype=float32)"},
-)
+).declare_type()
 
-minimum: Binary = declare_binary(
+minimum: Binary = BinaryOperation(
     "Minimum",
     "minimum",
     "Smaller of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
@@ -211,7 +217,7 @@ minimum: Binary = declare_binary(
     gradient=lambda x, y, z, g: _pick_gradient(x, y, x <= y, g),
     samples=make_samples(min, (_A, _B)),
     examples={'[1.0, -1.0, float("nan")], 0.0': "array([ 0., -1., nan], dtype=float32)"},
-)
+).declare_type()
 
 
 def _squared_difference_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -231,7 +237,7 @@ def _squared_difference_steps(op: Operation, writer: StepWriter) -> None:
     writer.add("multiply", [difference, difference], op.outputs[0])
 
 
-squared_difference: Binary = declare_binary(
+squared_difference: Binary = BinaryOperation(
     "SquaredDifference",
     "squared_difference",
     "``(x - y) * conj(x - y)``, elementwise.",
@@ -240,7 +246,7 @@ squared_difference: Binary = declare_binary(
     gradient=_squared_difference_gradient,
     samples=make_samples(lambda x, y: (x - y) ** 2, (_A, _B), lambda x, y: abs(x - y) ** 2 + 0j, _Z),
     examples={"[1.0, 5.0], 2.0": "array([1., 9.], dtype=float32)"},
-)
+).declare_type()
 
 
 def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -249,7 +255,7 @@ def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor,
     return x * scaled, -(y * scaled)
 
 
-declare_binary(
+BinaryOperation(
     "Atan2",
     "atan2",
     "Angle of the point (second operand, first operand) in radians, elementwise.",
@@ -257,7 +263,7 @@ declare_binary(
     kernel=Ufunc("arctan2"),
     gradient=_atan2_gradient,
     samples=make_samples(math.atan2, (_A, _B)),
-)
+).declare_type()
 
 
 @public
@@ -294,7 +300,7 @@ def _divide_no_nan_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple
     return div_no_nan(g, conj(y)), -multiply_unless_zero(g, conj(div_no_nan(z, y)))
 
 
-div_no_nan: Binary = declare_binary(
+div_no_nan: Binary = BinaryOperation(
     "DivNoNan",
     "div_no_nan",
     "Divide elementwise, with 0 where the divisor is 0.",
@@ -306,7 +312,7 @@ div_no_nan: Binary = declare_binary(
         Sample([f64([1, 0, 3]), f64([0, 0, 2])], f64([0, 0, 1.5]), differentiable=False),
     ],
     examples={"[3.0, 1.0, 0.0], [2.0, 0.0, 0.0]": "array([1.5, 0. , 0. ], dtype=float32)"},
-)
+).declare_type()
 
 
 @keep_dtype
@@ -321,7 +327,7 @@ def _x_log_y_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tenso
     return multiply_unless_zero(g, conj(xlogy(used, y))), multiply_unless_zero(g, conj(div_no_nan(x, y)))
 
 
-xlogy: Binary = declare_binary(
+xlogy: Binary = BinaryOperation(
     "Xlogy",
     "xlogy",
     "``x * log(y)``, with 0 where `x` is 0, elementwise.",
@@ -333,7 +339,7 @@ xlogy: Binary = declare_binary(
         Sample([f64([0, 0]), f64([0, 2])], f64([0, 0]), differentiable=False),
     ],
     examples={"np.array([0.0, 2.0]), np.array([0.0, np.e])": "array([0., 2.])"},
-)
+).declare_type()
 
 
 def _same_shapes(op: Operation) -> Shape:
@@ -392,7 +398,7 @@ def _add_n_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "AddN",
     "inputs: *T -> sum: T",
-    rules=[Batch(_batch_sum), Fusion(_has_equal_terms, _add_n_steps)],
+    rules=[Vectorize(spread_pointwise), SUM_OF_ALL, Batch(_batch_sum), Fusion(_has_equal_terms, _add_n_steps)],
     where={"T": dtypes.NUMERIC},
     shape=_same_shapes,
     kernel=_add_all,

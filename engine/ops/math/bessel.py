@@ -14,12 +14,14 @@ from ...ir.apply import apply
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
 from ..support.common import same_as
-from ..support.families import Unary, declare_unary, keep_dtype
+from ..support.families import Unary, UnaryOperation, keep_dtype
 from ..support.literals import f64
+from ..support.vectorizing.families import pointwise
 from .elementwise import sign
 from .zero_products import multiply_unless_zero
 
@@ -108,9 +110,9 @@ def _declare_bessel(
     gradient : callable
         ``gradient(x, y)`` returns the derivative at `x`, where the function is `y`.
     samples, examples
-        As of `declare_unary`.
+        As of `UnaryOperation`.
     """
-    return declare_unary(
+    return UnaryOperation(
         f"Bessel{function.upper()}",
         f"bessel_{function}",
         f"{what}, elementwise.",
@@ -119,7 +121,7 @@ def _declare_bessel(
         gradient=lambda x, y, g: multiply_unless_zero(g, gradient(x, y)),
         samples=samples,
         examples=examples,
-    )
+    ).declare_type()
 
 
 bessel_i0: Unary = _declare_bessel(
@@ -280,7 +282,7 @@ define(
     "x: host T -> y: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED, "scaled": False},
-    rules=[Batch(batch_pointwise)],
+    rules=[Vectorize(pointwise), Batch(batch_pointwise)],
     shape=same_as(0),
     kernel=keep_dtype(_compute_i),
     gradient=_i_gradient,
@@ -296,7 +298,7 @@ define(
     "x: host T -> y: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    rules=[Batch(batch_pointwise)],
+    rules=[Vectorize(pointwise), Batch(batch_pointwise)],
     shape=same_as(0),
     kernel=keep_dtype(lambda xp, x, order: _compute_by_scipy(x, order, "jv")),
     gradient=_j_gradient,

@@ -15,10 +15,13 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.fusing import StepWriter
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.batching import batch_pointwise
 from ..support.fusing import fuse_masked, write_comparison
 from ..support.literals import c128, f64, flags, i32
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.families import pointwise
 
 _CASTABLE = (dtypes.bool_, *dtypes.NUMERIC)
 
@@ -59,7 +62,7 @@ def _cast_steps(op: Operation, writer: StepWriter) -> None:
 define(
     "Cast",
     "x: T -> y: @dtype",
-    rules=[Batch(batch_pointwise), fuse_masked(_cast_steps)],
+    rules=[Vectorize(pointwise), LINEAR_IN_FIRST, Batch(batch_pointwise), fuse_masked(_cast_steps)],
     where={"T": _CASTABLE},
     attrs={"dtype": REQUIRED},
     shape=_cast_shape,

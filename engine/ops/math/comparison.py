@@ -11,7 +11,7 @@ import numpy as np
 from ...base import dtypes
 from ...ir.definition import NotDifferentiable, Sample, Ufunc
 from ..support import array_library as arrays
-from ..support.families import Binary, Unary, declare_binary, declare_unary
+from ..support.families import Binary, BinaryOperation, Unary, UnaryOperation
 from ..support.literals import f64, flags, i32
 
 _BOOL = (dtypes.bool_,)
@@ -31,7 +31,7 @@ def _sample_by(function: Callable[[Any, Any], Any], x: Any, y: Any) -> list[Samp
     return [Sample([x, y], np.vectorize(function, otypes=[bool]))]
 
 
-equal: Binary = declare_binary(
+equal: Binary = BinaryOperation(
     "Equal",
     "equal",
     "True where two values are equal, elementwise; NaN equals nothing, not even NaN.",
@@ -41,9 +41,9 @@ equal: Binary = declare_binary(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.eq, _A, _B),
     examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([ True, False, False])"},
-)
+).declare_type()
 
-not_equal: Binary = declare_binary(
+not_equal: Binary = BinaryOperation(
     "NotEqual",
     "not_equal",
     "True where two values differ, elementwise; NaN differs from everything, even from NaN.",
@@ -53,9 +53,9 @@ not_equal: Binary = declare_binary(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.ne, _A, _B),
     examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([False,  True,  True])"},
-)
+).declare_type()
 
-less: Binary = declare_binary(
+less: Binary = BinaryOperation(
     "Less",
     "less",
     "True where ``x < y``, elementwise.",
@@ -65,9 +65,9 @@ less: Binary = declare_binary(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.lt, _A, _B),
     examples={"[1, 2, 3], 2": "array([ True, False, False])"},
-)
+).declare_type()
 
-less_equal: Binary = declare_binary(
+less_equal: Binary = BinaryOperation(
     "LessEqual",
     "less_equal",
     "True where ``x <= y``, elementwise.",
@@ -77,9 +77,9 @@ less_equal: Binary = declare_binary(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.le, _A, _B),
     examples={"[1, 2, 3], 2": "array([ True,  True, False])"},
-)
+).declare_type()
 
-greater: Binary = declare_binary(
+greater: Binary = BinaryOperation(
     "Greater",
     "greater",
     "True where ``x > y``, elementwise.",
@@ -89,9 +89,9 @@ greater: Binary = declare_binary(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.gt, _A, _B),
     examples={"[1, 2, 3], 2": "array([False, False,  True])"},
-)
+).declare_type()
 
-greater_equal: Binary = declare_binary(
+greater_equal: Binary = BinaryOperation(
     "GreaterEqual",
     "greater_equal",
     "True where ``x >= y``, elementwise.",
@@ -101,9 +101,9 @@ greater_equal: Binary = declare_binary(
     gradient=_BOOL_RESULT,
     samples=_sample_by(operator.ge, _A, _B),
     examples={"[1, 2, 3], 2": "array([False,  True,  True])"},
-)
+).declare_type()
 
-logical_and: Binary = declare_binary(
+logical_and: Binary = BinaryOperation(
     "LogicalAnd",
     "logical_and",
     "True where both operands are true, elementwise.",
@@ -113,9 +113,9 @@ logical_and: Binary = declare_binary(
     gradient=_BOOL_RESULT,
     samples=_sample_by(lambda p, q: p and q, _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([ True, False, False])"},
-)
+).declare_type()
 
-logical_or: Binary = declare_binary(
+logical_or: Binary = BinaryOperation(
     "LogicalOr",
     "logical_or",
     "True where at least one operand is true, elementwise.",
@@ -125,9 +125,9 @@ logical_or: Binary = declare_binary(
     gradient=_BOOL_RESULT,
     samples=_sample_by(lambda p, q: p or q, _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([ True,  True, False])"},
-)
+).declare_type()
 
-logical_xor: Binary = declare_binary(
+logical_xor: Binary = BinaryOperation(
     "LogicalXor",
     "logical_xor",
     "True where exactly one operand is true, elementwise.",
@@ -137,9 +137,9 @@ logical_xor: Binary = declare_binary(
     gradient=_BOOL_RESULT,
     samples=_sample_by(lambda p, q: bool(p) != bool(q), _P, _Q),
     examples={"[True, True, False], [True, False, False]": "array([False,  True, False])"},
-)
+).declare_type()
 
-logical_not: Unary = declare_unary(
+logical_not: Unary = UnaryOperation(
     "LogicalNot",
     "logical_not",
     "True where a value is false, elementwise.",
@@ -149,9 +149,9 @@ logical_not: Unary = declare_unary(
     gradient=_BOOL_RESULT,
     samples=[Sample([_P], flags([False, False, True, True]))],
     examples={"[True, False]": "array([False,  True])"},
-)
+).declare_type()
 
-bitwise_and: Binary = declare_binary(
+bitwise_and: Binary = BinaryOperation(
     "BitwiseAnd",
     "bitwise_and",
     "Bits set in both operands, elementwise.",
@@ -160,9 +160,9 @@ bitwise_and: Binary = declare_binary(
     gradient=_BITS,
     samples=[Sample([_I, _J], i32([8, 6, 0]))],
     examples={"[0b1100, -1], 0b1010": "array([ 8, 10], dtype=int32)"},
-)
+).declare_type()
 
-bitwise_or: Binary = declare_binary(
+bitwise_or: Binary = BinaryOperation(
     "BitwiseOr",
     "bitwise_or",
     "Bits set in at least one operand, elementwise.",
@@ -171,9 +171,9 @@ bitwise_or: Binary = declare_binary(
     gradient=_BITS,
     samples=[Sample([_I, _J], i32([14, -1, 7]))],
     examples={"[0b1100, -1], 0b1010": "array([14, -1], dtype=int32)"},
-)
+).declare_type()
 
-bitwise_xor: Binary = declare_binary(
+bitwise_xor: Binary = BinaryOperation(
     "BitwiseXor",
     "bitwise_xor",
     "Bits set in exactly one operand, elementwise.",
@@ -182,11 +182,11 @@ bitwise_xor: Binary = declare_binary(
     gradient=_BITS,
     samples=[Sample([_I, _J], i32([6, -7, 7]))],
     examples={"[0b1100, -1], 0b1010": "array([  6, -11], dtype=int32)"},
-)
+).declare_type()
 
 # Where all bits are shifted out, NumPy returns 0, or -1 for a negative number shifted right; GPUs return anything, so
 # other array libraries get functions with NumPy's results.
-left_shift: Binary = declare_binary(
+left_shift: Binary = BinaryOperation(
     "LeftShift",
     "left_shift",
     "Bits of `x` moved up by `y` places, elementwise.",
@@ -195,9 +195,9 @@ left_shift: Binary = declare_binary(
     gradient=_BITS,
     samples=[Sample([i32([1, -3, 5]), i32([4, 1, 0])], i32([16, -6, 5]))],
     examples={"[1, -3], 4": "array([ 16, -48], dtype=int32)"},
-)
+).declare_type()
 
-right_shift: Binary = declare_binary(
+right_shift: Binary = BinaryOperation(
     "RightShift",
     "right_shift",
     "Bits of `x` moved down by `y` places, keeping the sign, elementwise.",
@@ -206,9 +206,9 @@ right_shift: Binary = declare_binary(
     gradient=_BITS,
     samples=[Sample([i32([16, -6, 5]), i32([4, 1, 1])], i32([1, -3, 2]))],
     examples={"[16, -6], 1": "array([ 8, -3], dtype=int32)"},
-)
+).declare_type()
 
-invert: Unary = declare_unary(
+invert: Unary = UnaryOperation(
     "Invert",
     "invert",
     "All bits flipped, elementwise.",
@@ -217,4 +217,4 @@ invert: Unary = declare_unary(
     gradient=_BITS,
     samples=[Sample([_I], i32([-13, 0, -8]))],
     examples={"[0, 5]": "array([-1, -6], dtype=int32)"},
-)
+).declare_type()

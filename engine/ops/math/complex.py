@@ -12,16 +12,19 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, Ufunc, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import convert_alike
 from ..support.common import broadcast_all, sum_to, zeros_like
-from ..support.families import Unary, declare_unary
+from ..support.families import Unary, UnaryOperation
 from ..support.literals import c128, f64
+from ..support.tangents import LINEAR
+from ..support.vectorizing.families import pointwise
 
 COMPLEX = (dtypes.complex64, dtypes.complex128)
 _Z = c128([1 + 2j, -0.5 + 0.25j, 3 - 1j])
 
-declare_unary(
+UnaryOperation(
     "Conj",
     "conj",
     "Complex conjugate, elementwise.",
@@ -29,7 +32,7 @@ declare_unary(
     kernel=Ufunc("conjugate"),
     gradient=lambda x, y, g: conj(g),
     samples=[Sample([_Z], c128([1 - 2j, -0.5 - 0.25j, 3 + 1j]))],
-)
+).declare_type()
 
 
 @public
@@ -56,7 +59,7 @@ def conj(x: Any, name: str | None = None) -> Tensor:
     return apply("Conj", tensor, name=name) if tensor.dtype.is_complex else tensor
 
 
-declare_unary(
+UnaryOperation(
     "Real",
     "real",
     "Real part, elementwise.",
@@ -66,9 +69,9 @@ declare_unary(
     kernel=lambda xp, x: x.real.copy(),
     gradient=lambda x, y, g: complex(g, zeros_like(g)),
     samples=[Sample([_Z], f64([1, -0.5, 3]))],
-)
+).declare_type()
 
-declare_unary(
+UnaryOperation(
     "Imag",
     "imag",
     "Imaginary part, elementwise.",
@@ -77,9 +80,9 @@ declare_unary(
     kernel=lambda xp, x: x.imag.copy(),
     gradient=lambda x, y, g: complex(zeros_like(g), g),
     samples=[Sample([_Z], f64([2, 0.25, -1]))],
-)
+).declare_type()
 
-angle: Unary = declare_unary(
+angle: Unary = UnaryOperation(
     "Angle",
     "angle",
     "Argument of a complex number in radians, elementwise.",
@@ -90,7 +93,7 @@ angle: Unary = declare_unary(
     gradient=lambda x, y, g: apply("DivOrZero", complex(zeros_like(g), g), conj(x)),
     samples=[Sample([_Z], np.vectorize(cmath.phase))],
     examples={"np.array([1j, -1 + 0j])": "array([1.57079633, 3.14159265])"},
-)
+).declare_type()
 
 
 @public
@@ -160,6 +163,7 @@ define(
     attrs={"dtype": REQUIRED},
     shape=broadcast_all,
     kernel=_complex_kernel,
+    rules=[Vectorize(pointwise), LINEAR],
     gradient=_complex_gradient,
     samples=[Sample([_Z.real, _Z.imag], _Z, {"dtype": dtypes.complex128})],
 )

@@ -13,12 +13,15 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Kernel, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, same_with_axis, static_int, static_ints
 from ..support.common import ones_like, shape_of
 from ..support.families import keep_dtype
 from ..support.late_axes import along_last, late_axes, late_axis, reduce_late_axes
 from ..support.literals import c128, f64, i32
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.families import along
 from .complex import conj
 from .reductions import reduced_axes, reduced_shape, unreduce
 
@@ -55,6 +58,7 @@ define(
     attrs=_RUNNING,
     shape=same_with_axis,
     kernel=_scan_kernel("cumsum"),
+    rules=[Vectorize(along()), LINEAR_IN_FIRST],
     gradient=_cumsum_gradient,
     samples=[
         Sample([_X], f64([[2, 0, -3], [2.5, 4, -1.5]])),
@@ -132,6 +136,7 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs={"axis": REQUIRED},
     shape=same_with_axis,
+    rules=[Vectorize(along())],
     kernel=_compute_prod_others,
     gradient=lambda op, g: [_factors_gradient(op.inputs[0], g, op.attrs["axis"], "NotEqual")],
     samples=[
@@ -151,6 +156,7 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs={"axis": REQUIRED, "keepdims": False},
     shape=lambda op: reduced_shape(op.inputs[0].shape, op.attrs["axis"], op.attrs["keepdims"]),
+    rules=[Vectorize(along())],
     kernel=keep_dtype(lambda xp, x, axis, keepdims: xp.prod(x, axis, x.dtype, keepdims=keepdims)),
     gradient=_product_gradient,
     samples=[
@@ -223,6 +229,7 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs=_RUNNING,
     shape=same_with_axis,
+    rules=[Vectorize(along())],
     kernel=_scan_kernel("cumprod"),
     gradient=_cumprod_gradient,
     samples=[

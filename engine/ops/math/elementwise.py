@@ -15,13 +15,15 @@ from ...ir.definition import NotDifferentiable, Sample, Ufunc, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.fusing import StepWriter
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..support import array_library as arrays
 from ..support.common import same_as, zeros_like
-from ..support.families import Unary, declare_unary, is_sparse, keep_dtype, make_samples
+from ..support.families import Unary, UnaryOperation, is_sparse, keep_dtype, make_samples
 from ..support.fusing import fuse_elementwise
 from ..support.literals import f64, flags, i32
+from ..support.vectorizing.families import pointwise
 from .arithmetic import div_no_nan, maximum, minimum
 from .complex import conj
 from .zero_products import divide_unless_zero, multiply_unless_zero
@@ -30,7 +32,7 @@ _X = [[0.5, -1.25], [2.25, -0.3]]
 _POSITIVE = [[0.5, 1.25], [2.0, 0.3]]
 _Z = [0.5 + 0.25j, -0.75 + 1.5j, 1 - 2j]
 
-negative: Unary = declare_unary(
+negative: Unary = UnaryOperation(
     "Neg",
     "negative",
     "Change the sign, elementwise.",
@@ -40,7 +42,7 @@ negative: Unary = declare_unary(
     gradient=lambda x, y, g: -g,
     samples=[*make_samples(lambda x: 0 - x, _X), Sample([i32([3, -4])], i32([-3, 4]))],
     examples={"[1.5, -2.0]": "array([-1.5,  2. ], dtype=float32)"},
-)
+).declare_type()
 
 
 def _absolute_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -54,6 +56,7 @@ define(
     "x: T -> y: T.real",
     where={"T": dtypes.NUMERIC},
     shape=same_as(0),
+    rules=[Vectorize(pointwise)],
     kernel=Ufunc("absolute"),
     gradient=_absolute_gradient,
     samples=[
@@ -97,7 +100,7 @@ def _sign_gradient(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
     return div_no_nan(g - y * radial, apply("Cast", abs(x), dtype=x.dtype))
 
 
-sign: Unary = declare_unary(
+sign: Unary = UnaryOperation(
     "Sign",
     "sign",
     "-1, 0 or 1 by the sign, elementwise; ``x / abs(x)`` of complex numbers.",
@@ -110,9 +113,9 @@ sign: Unary = declare_unary(
         Sample([i32([3, 0, -4])], i32([1, 0, -1])),
     ],
     examples={"[-2.5, 0.0, 3.0]": "array([-1.,  0.,  1.], dtype=float32)"},
-)
+).declare_type()
 
-square: Unary = declare_unary(
+square: Unary = UnaryOperation(
     "Square",
     "square",
     "Square, elementwise.",
@@ -122,9 +125,9 @@ square: Unary = declare_unary(
     gradient=lambda x, y, g: g * conj(x * 2),
     samples=make_samples(lambda x: x * x, _X, lambda x: x * x, _Z),
     examples={"[3, -4]": "array([ 9, 16], dtype=int32)"},
-)
+).declare_type()
 
-sqrt: Unary = declare_unary(
+sqrt: Unary = UnaryOperation(
     "Sqrt",
     "sqrt",
     "Square root, elementwise; NaN for negative real numbers.",
@@ -134,7 +137,7 @@ sqrt: Unary = declare_unary(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(y * 2)),
     samples=make_samples(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
     examples={"[9.0, 2.25]": "array([3. , 1.5], dtype=float32)"},
-)
+).declare_type()
 
 
 def _multiply_guarded(*factors: Tensor) -> Tensor:
@@ -146,7 +149,7 @@ def _rsqrt_steps(op: Operation, writer: StepWriter) -> None:
     writer.add("divide", [writer.number(op, 1), writer.add("sqrt", op.inputs)], op.outputs[0])
 
 
-rsqrt: Unary = declare_unary(
+rsqrt: Unary = UnaryOperation(
     "Rsqrt",
     "rsqrt",
     "Reciprocal of the square root, elementwise.",
@@ -155,9 +158,9 @@ rsqrt: Unary = declare_unary(
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(_multiply_guarded(y, y, y) * -0.5)),
     samples=make_samples(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
     examples={"[4.0, 0.25]": "array([0.5, 2. ], dtype=float32)"},
-)
+).declare_type()
 
-reciprocal: Unary = declare_unary(
+reciprocal: Unary = UnaryOperation(
     "Reciprocal",
     "reciprocal",
     "``1 / x``, elementwise.",
@@ -165,9 +168,9 @@ reciprocal: Unary = declare_unary(
     gradient=lambda x, y, g: -multiply_unless_zero(g, conj(_multiply_guarded(y, y))),
     samples=make_samples(lambda x: 1 / x, _X, lambda z: 1 / z, _Z),
     examples={"[4.0, -0.5]": "array([ 0.25, -2.  ], dtype=float32)"},
-)
+).declare_type()
 
-exp: Unary = declare_unary(
+exp: Unary = UnaryOperation(
     "Exp",
     "exp",
     "Exponential, elementwise.",
@@ -175,9 +178,9 @@ exp: Unary = declare_unary(
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(y)),
     samples=make_samples(math.exp, _X, cmath.exp, _Z),
     examples={"np.array([0.0, 1.0])": "array([1.        , 2.71828183])"},
-)
+).declare_type()
 
-expm1: Unary = declare_unary(
+expm1: Unary = UnaryOperation(
     "Expm1",
     "expm1",
     "``exp(x) - 1`` without loss of digits near 0, elementwise.",
@@ -186,9 +189,9 @@ expm1: Unary = declare_unary(
     gradient=lambda x, y, g: multiply_unless_zero(g, conj(y + 1)),
     samples=make_samples(math.expm1, [*_X[0], 1e-12], lambda z: cmath.exp(z) - 1, _Z),
     examples={"np.array([1e-20])": "array([1.e-20])"},
-)
+).declare_type()
 
-log: Unary = declare_unary(
+log: Unary = UnaryOperation(
     "Log",
     "log",
     "Natural logarithm, elementwise; NaN for negative real numbers.",
@@ -196,9 +199,9 @@ log: Unary = declare_unary(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(x)),
     samples=make_samples(math.log, _POSITIVE, cmath.log, _Z),
     examples={"np.array([1.0, np.e])": "array([0., 1.])"},
-)
+).declare_type()
 
-log1p: Unary = declare_unary(
+log1p: Unary = UnaryOperation(
     "Log1p",
     "log1p",
     "``log(1 + x)`` without loss of digits near 0, elementwise.",
@@ -207,12 +210,12 @@ log1p: Unary = declare_unary(
     gradient=lambda x, y, g: divide_unless_zero(g, conj(x + 1)),
     samples=make_samples(math.log1p, [0.5, 2.0, -0.3, 1e-5], lambda z: cmath.log(1 + z), _Z),
     examples={"np.array([1e-20])": "array([1.e-20])"},
-)
+).declare_type()
 
 
 _SLOPE = 2 / math.sqrt(math.pi)
 
-erf: Unary = declare_unary(
+erf: Unary = UnaryOperation(
     "Erf",
     "erf",
     "Error function, elementwise.",
@@ -222,9 +225,9 @@ erf: Unary = declare_unary(
     gradient=lambda x, y, g: g * (exp(-square(x)) * _SLOPE),
     samples=make_samples(math.erf, _X),
     examples={"np.array([0.0, 1.0, 10.0])": "array([0.        , 0.84270079, 1.        ])"},
-)
+).declare_type()
 
-erfc: Unary = declare_unary(
+erfc: Unary = UnaryOperation(
     "Erfc",
     "erfc",
     "``1 - erf(x)`` without loss of digits for large `x`, elementwise.",
@@ -233,9 +236,9 @@ erfc: Unary = declare_unary(
     gradient=lambda x, y, g: g * (exp(-square(x)) * -_SLOPE),
     samples=make_samples(math.erfc, [*_X[0], 9.0]),
     examples={"np.array([10.0])": "array([2.08848758e-45])"},
-)
+).declare_type()
 
-floor: Unary = declare_unary(
+floor: Unary = UnaryOperation(
     "Floor",
     "floor",
     "Round towards minus infinity, elementwise.",
@@ -245,9 +248,9 @@ floor: Unary = declare_unary(
     gradient=lambda x, y, g: zeros_like(x),
     samples=make_samples(lambda x: float(math.floor(x)), [0.5, -1.25, 2.7]),
     examples={"[1.7, -1.7]": "array([ 1., -2.], dtype=float32)"},
-)
+).declare_type()
 
-ceil: Unary = declare_unary(
+ceil: Unary = UnaryOperation(
     "Ceil",
     "ceil",
     "Round towards plus infinity, elementwise.",
@@ -257,9 +260,9 @@ ceil: Unary = declare_unary(
     gradient=lambda x, y, g: zeros_like(x),
     samples=make_samples(lambda x: float(math.ceil(x)), [0.5, -1.25, 2.7]),
     examples={"[1.7, -1.7]": "array([ 2., -1.], dtype=float32)"},
-)
+).declare_type()
 
-rint: Unary = declare_unary(
+rint: Unary = UnaryOperation(
     "Rint",
     "rint",
     "Round to the nearest whole number, halves to the even one, elementwise.",
@@ -272,7 +275,7 @@ rint: Unary = declare_unary(
         Sample([f64([0.5, 1.5, -2.5])], f64([0, 2, -2]), differentiable=False),
     ],
     examples={"[0.5, 1.5, -2.6]": "array([ 0.,  2., -3.], dtype=float32)"},
-)
+).declare_type()
 
 
 @public
@@ -302,7 +305,7 @@ def round(x: Any, name: str | None = None) -> Tensor:
 _TEST = NotDifferentiable("its result is bool")
 _ODD = f64([1.0, np.nan, np.inf, -np.inf])
 
-is_nan: Unary = declare_unary(
+is_nan: Unary = UnaryOperation(
     "IsNan",
     "is_nan",
     "Whether a value is NaN, elementwise.",
@@ -311,9 +314,9 @@ is_nan: Unary = declare_unary(
     gradient=_TEST,
     samples=[Sample([_ODD], flags([False, True, False, False]))],
     examples={'[1.0, float("nan"), float("inf")]': "array([False,  True, False])"},
-)
+).declare_type()
 
-is_inf: Unary = declare_unary(
+is_inf: Unary = UnaryOperation(
     "IsInf",
     "is_inf",
     "Whether a value is infinite, elementwise.",
@@ -322,9 +325,9 @@ is_inf: Unary = declare_unary(
     gradient=_TEST,
     samples=[Sample([_ODD], flags([False, False, True, True]))],
     examples={'[1.0, float("nan"), float("inf")]': "array([False, False,  True])"},
-)
+).declare_type()
 
-is_finite: Unary = declare_unary(
+is_finite: Unary = UnaryOperation(
     "IsFinite",
     "is_finite",
     "Whether a value is neither infinite nor NaN, elementwise.",
@@ -333,7 +336,7 @@ is_finite: Unary = declare_unary(
     gradient=_TEST,
     samples=[Sample([_ODD], flags([True, False, False, False]))],
     examples={'[1.0, float("nan"), float("inf")]': "array([ True, False, False])"},
-)
+).declare_type()
 
 
 @public

@@ -14,11 +14,14 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
 from ..support.common import sum_to
 from ..support.families import keep_dtype
 from ..support.literals import f64
+from ..support.vectorizing.families import pointwise
+from ..support.vectorizing.indexing import any_shared
 from .elementwise import floor
 
 _TWO_BYTES = (dtypes.float16, dtypes.bfloat16)
@@ -101,6 +104,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"num_bits": 8, "narrow_range": False},
     shape=_fake_quant_shape,
+    rules=[Vectorize(any_shared((1, 2), pointwise))],
     kernel=_fake_quant,
     gradient=_fake_quant_gradient,
     samples=[  # the gradient is that of the line through the steps: see tests/ops/test_quantizing.py

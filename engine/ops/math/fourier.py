@@ -19,12 +19,14 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank, only_scalars, with_dimension
 from ..support.batching import emit_copy
 from ..support.common import size_along
 from ..support.literals import c128, f64
+from ..support.vectorizing.families import leading
 from .complex import COMPLEX
 
 REAL = (dtypes.float32, dtypes.float64)
@@ -93,7 +95,7 @@ define(
     "x: T -> y: T",
     where={"T": COMPLEX},
     attrs={"rank": REQUIRED, "inverse": False},
-    rules=[Batch(_batch_transform)],
+    rules=[Vectorize(leading), Batch(_batch_transform)],
     shape=_checked_shape,
     kernel=_compute_fft,
     gradient=_transform_gradient,
@@ -149,7 +151,7 @@ define(
     "x: T -> y: @dtype",
     where={"T": REAL},
     attrs={"rank": REQUIRED, "dtype": REQUIRED},
-    rules=[Batch(_batch_transform)],
+    rules=[Vectorize(leading), Batch(_batch_transform)],
     shape=_real_shape,
     kernel=_real_transform,
     gradient=_real_gradient,
@@ -223,7 +225,11 @@ define(
     "x: T, size: host int32 -> y: T.real",
     where={"T": COMPLEX},
     attrs={"rank": REQUIRED},
-    rules=[Batch(_batch_transform), Elements(lambda x, size, rank: int(size) * math.prod(x.shape[:-1]))],
+    rules=[
+        Vectorize(leading),
+        Batch(_batch_transform),
+        Elements(lambda x, size, rank: int(size) * math.prod(x.shape[:-1])),
+    ],
     shape=_inverse_real_shape,
     kernel=_inverse_real_transform,
     gradient=_inverse_real_gradient,

@@ -14,19 +14,21 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, sum_to
-from ..support.families import Unary, declare_binary, declare_unary, keep_dtype, make_samples
+from ..support.families import BinaryOperation, Unary, UnaryOperation, keep_dtype, make_samples
 from ..support.literals import f32, f64
+from ..support.vectorizing.families import pointwise
 from .gamma_slopes import by_order, count_expanded_terms, zeta_slopes
 from .reductions import reduce_sum
 from .zero_products import multiply_unless_zero
 
 _EULER = 0.5772156649015329
 
-lgamma: Unary = declare_unary(
+lgamma: Unary = UnaryOperation(
     "Lgamma",
     "lgamma",
     "Logarithm of the absolute value of the gamma function, elementwise.",
@@ -39,9 +41,9 @@ lgamma: Unary = declare_unary(
         Sample([np.zeros((0, 2))], np.zeros((0, 2))),
     ],
     examples={"np.array([4.0, 0.5, 0.0])": "array([1.79175947, 0.57236494,        inf])"},
-)
+).declare_type()
 
-digamma: Unary = declare_unary(
+digamma: Unary = UnaryOperation(
     "Digamma",
     "digamma",
     "Derivative of ``lgamma``, elementwise.",
@@ -53,7 +55,7 @@ digamma: Unary = declare_unary(
         Sample([f64([-0.5])], f64([2 - 2 * math.log(2) - _EULER])),
     ],
     examples={"np.array([1.0, 2.0])": "array([-0.57721566,  0.42278434])"},
-)
+).declare_type()
 
 
 @keep_dtype
@@ -79,7 +81,7 @@ define(
     "Polygamma",
     "a: T, x: T -> y: T",
     where={"T": dtypes.FLOATING},
-    rules=[Batch(batch_pointwise)],
+    rules=[Vectorize(pointwise), Batch(batch_pointwise)],
     shape=broadcast_all,
     kernel=_compute_polygamma,
     gradient=_polygamma_gradient,
@@ -123,7 +125,7 @@ def _zeta_gradient(x: Tensor, q: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, 
     return multiply_unless_zero(g, by_x), -multiply_unless_zero(g * x, by_q)
 
 
-declare_binary(
+BinaryOperation(
     "Zeta",
     "zeta",
     "Hurwitz's zeta function.",
@@ -135,7 +137,7 @@ declare_binary(
         Sample([f64([[3.5], [1.25]]), f64([0.75, 4])], lambda x, q: _summed_zeta(x, q)),
         Sample([f64([1, 0.5, 2]), f64([1, 1, 0])], f64([np.inf, np.nan, np.inf]), differentiable=False),
     ],
-)
+).declare_type()
 
 
 def _summed_zeta(x: Any, q: Any) -> Any:
@@ -183,7 +185,7 @@ define(
     "x: host T, q: host T -> slope: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    rules=[Batch(batch_pointwise), Elements(count_expanded_terms)],
+    rules=[Vectorize(pointwise), Batch(batch_pointwise), Elements(count_expanded_terms)],
     shape=broadcast_all,
     kernel=by_order(zeta_slopes),
     gradient=_zeta_slope_gradient,

@@ -13,7 +13,7 @@ from ...ir.definition import NotDifferentiable, Sample
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.common import ones_like, zeros_like
-from ..support.families import Binary, declare_binary, keep_dtype, make_samples
+from ..support.families import Binary, BinaryOperation, keep_dtype, make_samples
 from ..support.literals import f64, i32
 from .arithmetic import div_no_nan
 
@@ -38,7 +38,7 @@ def _truncate_div(xp: Any, x: Any, y: Any) -> Any:
     return (x - _truncate_mod(xp, x, y)) // y
 
 
-truncatemod: Binary = declare_binary(
+truncatemod: Binary = BinaryOperation(
     "TruncateMod",
     "truncatemod",
     "Remainder of a division that is cut off towards zero: the sign is that of the dividend, as in C.",
@@ -47,9 +47,9 @@ truncatemod: Binary = declare_binary(
     gradient=lambda x, y, z, g: (g, -(g * truncatediv(x, y))),
     samples=[*make_samples(math.fmod, (_A, _B)), Sample(list(_WHOLE), i32([1, -1, 1, -1]))],
     examples={"[7, -7], 3": "array([ 1, -1], dtype=int32)"},
-)
+).declare_type()
 
-truncatediv: Binary = declare_binary(
+truncatediv: Binary = BinaryOperation(
     "TruncateDiv",
     "truncatediv",
     "Divide and cut off towards zero, as integers of C do; ``floordiv`` rounds down.",
@@ -58,7 +58,7 @@ truncatediv: Binary = declare_binary(
     gradient=lambda x, y, z, g: (zeros_like(x), zeros_like(y)),
     samples=[*make_samples(lambda x, y: float(int(x / y)), (_A, _B)), Sample(list(_WHOLE), i32([2, -2, -2, 2]))],
     examples={"[7, -7], 3": "array([ 2, -2], dtype=int32)"},
-)
+).declare_type()
 
 
 @keep_dtype
@@ -66,7 +66,7 @@ def _next_after(xp: Any, x: Any, y: Any) -> Any:
     return xp.nextafter(x, y)
 
 
-nextafter: Binary = declare_binary(
+nextafter: Binary = BinaryOperation(
     "NextAfter",
     "nextafter",
     "The next number of the dtype after the first operand, on the way to the second.",
@@ -75,7 +75,7 @@ nextafter: Binary = declare_binary(
     gradient=NotDifferentiable("it steps from one number to the next"),
     samples=[Sample([f64([1.0, 0.0, 2.0]), f64([2.0, -1.0, 2.0])], f64([1 + 2.0**-52, -(2.0**-1074), 2.0]))],
     examples={"1.0, 2.0": "array(1.0000001, dtype=float32)"},
-)
+).declare_type()
 
 
 @public

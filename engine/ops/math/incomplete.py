@@ -14,12 +14,14 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import batch_pointwise
 from ..support.common import broadcast_all, sum_to
-from ..support.families import declare_binary, keep_dtype
+from ..support.families import BinaryOperation, keep_dtype
 from ..support.literals import f64
+from ..support.vectorizing.families import pointwise
 from .casting import cast
 from .elementwise import exp, log
 from .gamma import digamma, lgamma, polygamma
@@ -65,7 +67,7 @@ def _expected_igamma(a: Any, x: Any) -> Any:
     return np.stack([1 - np.exp(-x), 1 - (1 + x) * np.exp(-x), np.vectorize(math.erf)(np.sqrt(x))])
 
 
-declare_binary(
+BinaryOperation(
     "Igamma",
     "igamma",
     "Regularised lower incomplete gamma function.",
@@ -76,9 +78,9 @@ declare_binary(
         Sample([_SHAPE, _AT], _expected_igamma),
         Sample([f64([2, 3, -1]), f64([0, np.inf, 1])], f64([0, 1, np.nan]), differentiable=False),
     ],
-)
+).declare_type()
 
-declare_binary(
+BinaryOperation(
     "Igammac",
     "igammac",
     "Regularised upper incomplete gamma function.",
@@ -89,7 +91,7 @@ declare_binary(
         Sample([_SHAPE, _AT], lambda a, x: 1 - _expected_igamma(a, x)),
         Sample([f64([1, 1]), f64([40, 700])], np.exp(f64([-40, -700])), differentiable=False),
     ],
-)
+).declare_type()
 
 
 @public
@@ -164,7 +166,7 @@ define(
     "a: host T, x: host T -> slope: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
-    rules=[Batch(batch_pointwise), Elements(count_expanded_terms)],
+    rules=[Vectorize(pointwise), Batch(batch_pointwise), Elements(count_expanded_terms)],
     shape=broadcast_all,
     kernel=by_order(incomplete_gamma_slopes),
     gradient=_igamma_slope_gradient,
@@ -192,7 +194,7 @@ define(
     "Betainc",
     "a: T, b: T, x: T -> y: T",
     where={"T": dtypes.FLOATING},
-    rules=[Batch(batch_pointwise)],
+    rules=[Vectorize(pointwise), Batch(batch_pointwise)],
     shape=broadcast_all,
     kernel=keep_dtype(arrays.by_special("betainc")),
     gradient=_betainc_gradient,

@@ -19,12 +19,15 @@ from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched
 from ...ir.rules.kernels import Elements
 from ...ir.rules.native import RunsAs
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank
 from ..support.batching import emit_reshape, emit_transpose
 from ..support.common import sum_to
 from ..support.families import keep_dtype
 from ..support.literals import f64, i32
+from ..support.tangents import multilinear
+from ..support.vectorizing.shapes import matmul_examples
 from .complex import conj
 from .reductions import reduce_sum
 
@@ -101,11 +104,11 @@ def _are_matrices(a: Any, b: Any) -> bool:
 
 
 def _compute_matmul(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
-    """Return the product of matrices; of views, which other executors copy, as the C kernel computes it."""
+    """Multiply two matrices: views by our own kernel, others by the array library."""
     check_rank(a, 2, None, "matmul multiplies matrices")
     check_rank(b, 2, None, "matmul multiplies matrices")
     if _are_views(a, b):
-        from ...kernels.cpu.product_views import multiply_views  # late: loads all C kernels, which a graph does without
+        from ...kernels.cpu.views import multiply_views  # late: loads all C kernels, which a graph does without
 
         return multiply_views(a, b, transpose_a, transpose_b)
     if is_numpy(xp) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # BLAS has no 16-bit floats; cuBLAS has
@@ -158,7 +161,7 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
 define(
     "MatMul",
     "a: T, b: T -> product: T",
-    rules=[Batch(_batch_matmul), Elements(_estimate_matmul_elements)],
+    rules=[Vectorize(matmul_examples), multilinear(0, 1), Batch(_batch_matmul), Elements(_estimate_matmul_elements)],
     where={"T": dtypes.NUMERIC},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_infer_matmul_shape,

@@ -25,11 +25,13 @@ from ...ir.entry import public
 from ...ir.graph import Graph, checked_seed
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..support.arguments import shape_in, shape_vector
 from ..support.context import KernelContext
+from ..support.vectorizing.shapes import draw_for_examples
 
 Array = np.ndarray[Any, Any]
 
@@ -210,7 +212,7 @@ for _type, _kernel in (
         where={"I": dtypes.INDEX},
         attrs={"dtype": dtypes.float32, "seed": REQUIRED},
         shape=_infer_drawn_shape,
-        rules=[Elements(shape_in(0))],
+        rules=[Vectorize(draw_for_examples), Elements(shape_in(0))],
         kernel=_kernel,
         gradient=_DRAW,
         effects=Effect.RANDOM,
@@ -239,7 +241,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.INTEGER},
     attrs={"seed": REQUIRED},
     shape=_infer_drawn_shape,
-    rules=[Elements(shape_in(0))],
+    rules=[Vectorize(draw_for_examples), Elements(shape_in(0))],
     kernel=_compute_random_integers,
     gradient=DISCRETE,
     effects=Effect.RANDOM,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from ...ir.definition import Kernel, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
@@ -31,6 +33,9 @@ from ..support.families import describe_dtypes, keep_dtype
 from ..support.fusing import fuse_broadcast, fuse_reduction, reduces_last
 from ..support.late_axes import late_axes, reduce_late_axes
 from ..support.literals import c128, f64, flags, i32
+from ..support.tangents import LINEAR_IN_FIRST
+from ..support.vectorizing.families import along
+from ..support.vectorizing.shapes import unreduce_examples
 from .zero_products import multiply_unless_zero
 
 _X = f64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
@@ -112,7 +117,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=AXES,
     shape=_unreduced_shape,
-    rules=[Elements(shape_in(1)), fuse_broadcast(reduces_last)],
+    rules=[Vectorize(unreduce_examples), LINEAR_IN_FIRST, Elements(shape_in(1)), fuse_broadcast(reduces_last)],
     kernel=_unreduce_kernel,
     gradient=lambda op, g: [apply("Sum", g, **op.own_attrs), None],
     samples=[
@@ -140,40 +145,60 @@ _RESULT = "Tensor\n    Same dtype, without the reduced axes."
 _RAISES = {"ShapeError": "If there is no such axis, or one is given twice."}
 
 
-def _declare_reduction(
-    type: str,
-    function: str,
-    summary: str,
-    *,
-    where: tuple[DType, ...],
-    kernel: Kernel,
-    gradient: Callable[[Operation, Tensor], Tensor] | NotDifferentiable,
-    samples: list[Sample],
-    examples: Mapping[str, str],
-    rules: Sequence[object] = (),
-) -> Reduction:
-    """Declare a reduction; return its public function, whose docstring begins with `summary`, ends with `examples`."""
-    define(
-        type,
-        "x: T -> y: T",
-        where={"T": where},
-        attrs=AXES,
-        shape=_reduction_shape,
-        rules=[Batch(batch_along()), *rules],
-        kernel=keep_dtype(kernel),
-        gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
-        samples=samples,
-    )
+@dataclass(frozen=True)
+class _ReductionType:
+    """Declaration of a reduction.
 
-    def public(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-        late = late_axes(axis)
-        if late is not None:
-            return reduce_late_axes(type, input_tensor, late, bool(keepdims), name)
-        axes = None if axis is None else static_ints(axis)
-        return apply(type, input_tensor, name=name, axis=axes, keepdims=bool(keepdims))
+    Attributes
+    ----------
+    type, function, summary : str
+        The operation type, the name of its public function, and the first line of the function's docstring.
+    where : tuple of DType
+        Dtypes of the operand.
+    kernel, samples, rules
+        As in `define`.
+    gradient : callable or NotDifferentiable
+        ``gradient(op, g)`` returns the cotangent of the operand.
+    examples : mapping of str to str
+        For the docstring: arguments, as a call is written, and Python's output of the result.
+    """
 
-    family = Family({"input_tensor": f"Tensor of {describe_dtypes(where)}", **_PARAMETERS}, _RESULT, _RAISES)
-    return entry.public(family.complete(name_function(public, function, summary), show_calls(function, examples)))
+    type: str
+    function: str
+    summary: str
+    _: KW_ONLY
+    where: tuple[DType, ...]
+    kernel: Kernel
+    gradient: Callable[[Operation, Tensor], Tensor] | NotDifferentiable
+    samples: list[Sample]
+    examples: Mapping[str, str]
+    rules: Sequence[object] = ()
+
+    def declare_type(self) -> Reduction:
+        """Declare the type, and return its public function."""
+        type, gradient = self.type, self.gradient
+        define(
+            type,
+            "x: T -> y: T",
+            where={"T": self.where},
+            attrs=AXES,
+            shape=_reduction_shape,
+            rules=[Batch(batch_along()), Vectorize(along()), *self.rules],
+            kernel=keep_dtype(self.kernel),
+            gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
+            samples=self.samples,
+        )
+
+        def public(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+            late = late_axes(axis)
+            if late is not None:
+                return reduce_late_axes(type, input_tensor, late, bool(keepdims), name)
+            axes = None if axis is None else static_ints(axis)
+            return apply(type, input_tensor, name=name, axis=axes, keepdims=bool(keepdims))
+
+        family = Family({"input_tensor": f"Tensor of {describe_dtypes(self.where)}", **_PARAMETERS}, _RESULT, _RAISES)
+        shown = show_calls(self.function, self.examples)
+        return entry.public(family.complete(name_function(public, self.function, self.summary), shown))
 
 
 def _accumulator_dtype(xp: Any, x: Any) -> Any:
@@ -181,13 +206,13 @@ def _accumulator_dtype(xp: Any, x: Any) -> Any:
     return xp.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
 
 
-reduce_sum: Reduction = _declare_reduction(
+reduce_sum: Reduction = _ReductionType(
     "Sum",
     "reduce_sum",
     "Sum over axes.",
     where=dtypes.NUMERIC,
     kernel=lambda xp, x, axis, keepdims: xp.sum(x, axis, _accumulator_dtype(xp, x), keepdims=keepdims),
-    rules=[fuse_reduction("sum")],
+    rules=[LINEAR_IN_FIRST, fuse_reduction("sum")],
     gradient=lambda op, g: unreduce(g, op),
     samples=[
         Sample([_X], f64(24.75)),
@@ -199,7 +224,7 @@ reduce_sum: Reduction = _declare_reduction(
         "[[1, 2], [3, 4]], axis=0": "array([4, 6], dtype=int32)",
         "[[1, 2], [3, 4]], keepdims=True": "array([[10]], dtype=int32)",
     },
-)
+).declare_type()
 
 
 def _count_reduced(op: Operation) -> Tensor:
@@ -222,13 +247,13 @@ def _compute_mean(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     )  # NumPy's empty mean is NaN with a warning
 
 
-reduce_mean: Reduction = _declare_reduction(
+reduce_mean: Reduction = _ReductionType(
     "Mean",
     "reduce_mean",
     "Mean over axes; NaN over nothing.",
     where=dtypes.DIFFERENTIABLE,
     kernel=_compute_mean,
-    rules=[fuse_reduction("mean")],
+    rules=[LINEAR_IN_FIRST, fuse_reduction("mean")],
     gradient=lambda op, g: unreduce(g / _count_reduced(op), op),
     samples=[
         Sample([_X], f64(24.75 / 12)),
@@ -237,7 +262,7 @@ reduce_mean: Reduction = _declare_reduction(
         Sample([np.zeros((0, 2))], np.zeros(0), {"axis": (1,)}, differentiable=False),
     ],
     examples={"[[1.0, 2.0], [3.0, 6.0]], axis=1": "array([1.5, 4.5], dtype=float32)"},
-)
+).declare_type()
 
 
 def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
@@ -247,7 +272,7 @@ def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
     return apply("Where", mask, unreduce(g / ties, op), 0)
 
 
-reduce_max: Reduction = _declare_reduction(
+reduce_max: Reduction = _ReductionType(
     "Max",
     "reduce_max",
     "Largest value over axes; equal largest values share the gradient.",
@@ -261,10 +286,10 @@ reduce_max: Reduction = _declare_reduction(
         Sample([i32([[3, 8], [9, -1]])], i32([[9, 8]]), {"axis": (0,), "keepdims": True}),
     ],
     examples={"[[1, 7], [8, 3]], axis=1": "array([7, 8], dtype=int32)"},
-)
+).declare_type()
 
 
-reduce_min: Reduction = _declare_reduction(
+reduce_min: Reduction = _ReductionType(
     "Min",
     "reduce_min",
     "Smallest value over axes; equal smallest values share the gradient.",
@@ -277,10 +302,10 @@ reduce_min: Reduction = _declare_reduction(
         Sample([_X], f64([[-1, 0.5], [-2, 0.25]]), {"axis": (2,)}),
     ],
     examples={"[[1, 7], [8, 3]], axis=1": "array([1, 3], dtype=int32)"},
-)
+).declare_type()
 
 
-reduce_any: Reduction = _declare_reduction(
+reduce_any: Reduction = _ReductionType(
     "Any",
     "reduce_any",
     "Whether at least one value over axes is true.",
@@ -289,10 +314,10 @@ reduce_any: Reduction = _declare_reduction(
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_BOOLS], np.bool_(True)), Sample([~_BOOLS], flags([False, True]), {"axis": (0,)})],
     examples={"[[True, False], [False, False]], axis=1": "array([ True, False])"},
-)
+).declare_type()
 
 
-reduce_all: Reduction = _declare_reduction(
+reduce_all: Reduction = _ReductionType(
     "All",
     "reduce_all",
     "Whether every value over axes is true.",
@@ -301,7 +326,7 @@ reduce_all: Reduction = _declare_reduction(
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_BOOLS], np.bool_(False)), Sample([_BOOLS], flags([True, False]), {"axis": (0,)})],
     examples={"[[True, True], [False, True]], axis=1": "array([ True, False])", 'tg.zeros([0], "bool")': "array(True)"},
-)
+).declare_type()
 
 
 def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -320,7 +345,7 @@ def _log_sum_exp_gradient(op: Operation, g: Tensor) -> Tensor:
     return multiply_unless_zero(unreduce(g, op), slope)
 
 
-reduce_logsumexp: Reduction = _declare_reduction(
+reduce_logsumexp: Reduction = _ReductionType(
     "LogSumExp",
     "reduce_logsumexp",
     "``log(sum(exp(x)))`` over axes, without overflow.",
@@ -333,4 +358,4 @@ reduce_logsumexp: Reduction = _declare_reduction(
         Sample([f64([1000, 1000])], f64(1000 + np.log(2))),
     ],
     examples={"np.array([1000.0, 1000.0])": "array(1000.69314718)"},
-)
+).declare_type()

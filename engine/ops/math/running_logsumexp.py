@@ -7,6 +7,7 @@ large number: along the axis run pairs of the largest exponent so far and the su
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,14 @@ from ...ir.apply import apply
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..support.arguments import axis_within, check_same_shape, same_with_axis
 from ..support.array_library import cast_to_accumulator
+from ..support.attributes import takes_attributes
 from ..support.literals import f32, f64
+from ..support.vectorizing.families import along
 from .cumulative import apply_scan
 
 _X = f64([[0.5, -1, 2], [3, 0.25, -2]])
@@ -49,27 +53,37 @@ def _shift_by_one(xp: Any, values: Any, neutral: float) -> Any:
     return moved
 
 
-def _scan_along_axis(xp: Any, size: Any, term: Any, axis: int, exclusive: bool, reverse: bool) -> tuple[Any, Any]:
-    """Scan along an axis and leave it last; from the end if `reverse`, without each element itself if `exclusive`."""
-    size, term = (xp.moveaxis(v, axis_within(axis, v.ndim), -1) for v in (size, term))
-    if reverse:
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """Attributes of a running sum: its axis, if without each element itself, and if from the end."""
+
+    axis: int
+    exclusive: bool
+    reverse: bool
+
+
+def _scan_along_axis(xp: Any, size: Any, term: Any, along: _Direction) -> tuple[Any, Any]:
+    """Scan along an axis and leave it last."""
+    size, term = (xp.moveaxis(v, axis_within(along.axis, v.ndim), -1) for v in (size, term))
+    if along.reverse:
         size, term = (xp.flip(v, -1) for v in (size, term))
     size, term = _scan_exponentials(xp, size, term)
-    if exclusive:
+    if along.exclusive:
         size, term = _shift_by_one(xp, size, -np.inf), _shift_by_one(xp, term, 0)
-    if reverse:
+    if along.reverse:
         size, term = (xp.flip(v, -1) for v in (size, term))
     return size, term
 
 
-def _compute_cumulative_logsumexp(xp: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+@takes_attributes(_Direction)
+def _compute_cumulative_logsumexp(xp: Any, x: Any, attrs: _Direction) -> Any:
     terms = cast_to_accumulator(xp, x)
-    size, total = _scan_along_axis(xp, terms, xp.ones_like(terms), axis, exclusive, reverse)
+    size, total = _scan_along_axis(xp, terms, xp.ones_like(terms), attrs)
     finite = xp.where(xp.isfinite(size), size, xp.zeros((), size.dtype))
     with np.errstate(divide="ignore"):
         # An infinite largest exponent is the result, also minus infinity of an empty sum.
         y = xp.where(xp.isfinite(size), finite + xp.log(total), size)
-    return xp.ascontiguousarray(xp.moveaxis(y, -1, axis)).astype(x.dtype)
+    return xp.ascontiguousarray(xp.moveaxis(y, -1, attrs.axis)).astype(x.dtype)
 
 
 def _logsumexp_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -83,14 +97,15 @@ def _exp_sum(op: Operation, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return apply("CumulativeExpSum", g, a, b, **{**attrs, "reverse": not attrs["reverse"]})
 
 
-def _exp_sums(xp: Any, g: Any, a: Any, b: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+@takes_attributes(_Direction)
+def _exp_sums(xp: Any, g: Any, a: Any, b: Any, attrs: _Direction) -> Any:
     check_same_shape("CumulativeExpSum", g, a, b)
-    size, total = _scan_along_axis(xp, cast_to_accumulator(xp, b), cast_to_accumulator(xp, g), axis, exclusive, reverse)
+    size, total = _scan_along_axis(xp, cast_to_accumulator(xp, b), cast_to_accumulator(xp, g), attrs)
     with np.errstate(invalid="ignore"):
-        factor = elementary_function(xp, "exp")(xp.moveaxis(cast_to_accumulator(xp, a), axis, -1) + size)
+        factor = elementary_function(xp, "exp")(xp.moveaxis(cast_to_accumulator(xp, a), attrs.axis, -1) + size)
         # Empty sums stay 0 beside an infinite factor.
         y = xp.where(total == 0, xp.zeros((), total.dtype), total * factor)
-    return xp.ascontiguousarray(xp.moveaxis(y, -1, axis)).astype(g.dtype)
+    return xp.ascontiguousarray(xp.moveaxis(y, -1, attrs.axis)).astype(g.dtype)
 
 
 def _exp_sum_gradient(op: Operation, h: Tensor) -> list[Any]:
@@ -111,6 +126,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"axis": REQUIRED, "exclusive": False, "reverse": False},
     shape=same_with_axis,
+    rules=[Vectorize(along())],
     kernel=_exp_sums,
     gradient=_exp_sum_gradient,
     samples=[
@@ -135,6 +151,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=_RUNNING,
     shape=same_with_axis,
+    rules=[Vectorize(along())],
     kernel=_compute_cumulative_logsumexp,
     gradient=_logsumexp_gradient,
     samples=[

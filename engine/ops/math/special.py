@@ -15,7 +15,7 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.arguments import convert_alike
-from ..support.families import Unary, declare_unary, keep_dtype, make_samples
+from ..support.families import Unary, UnaryOperation, keep_dtype, make_samples
 from ..support.literals import f64
 from .elementwise import exp, log, log1p, square
 from .trigonometry import cos, sin
@@ -23,7 +23,7 @@ from .zero_products import multiply_unless_zero
 
 # Derivatives of quantiles have exp(y * y), of a `y` that is infinite at the ends of the domain. There the derivative of
 # `square(y)`, 2 * y, would turn an incoming gradient of 0 into NaN, so `y` is multiplied by `multiply_unless_zero`.
-erfinv: Unary = declare_unary(
+erfinv: Unary = UnaryOperation(
     "Erfinv",
     "erfinv",
     "Inverse of ``erf``, elementwise; NaN outside of [-1, 1].",
@@ -36,9 +36,9 @@ erfinv: Unary = declare_unary(
         Sample([f64([1, -1, 0, 2])], f64([np.inf, -np.inf, 0, np.nan]), differentiable=False),
     ],
     examples={"np.array([0.0, 0.5, 1.0])": "array([0.        , 0.47693628,        inf])"},
-)
+).declare_type()
 
-ndtri: Unary = declare_unary(
+ndtri: Unary = UnaryOperation(
     "Ndtri",
     "ndtri",
     "Quantile function of the standard normal distribution, elementwise; NaN outside of [0, 1].",
@@ -50,7 +50,7 @@ ndtri: Unary = declare_unary(
         Sample([f64([1, 0, -1])], f64([np.inf, -np.inf, np.nan]), differentiable=False),
     ],
     examples={"np.array([0.5, 0.975, 0.0])": "array([0.        , 1.95996398,       -inf])"},
-)
+).declare_type()
 
 
 @public
@@ -76,7 +76,7 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
     return apply("Mul", ndtri(convert_to_tensor(x) * 0.5), -math.sqrt(0.5), name=name)
 
 
-expint: Unary = declare_unary(
+expint: Unary = UnaryOperation(
     "Expint",
     "expint",
     "Exponential integral Ei, that of ``exp(t) / t`` from minus infinity to x, elementwise.",
@@ -91,9 +91,9 @@ expint: Unary = declare_unary(
         Sample([f64([0])], f64([-np.inf]), differentiable=False),
     ],
     examples={"np.array([1.0, -1.0])": "array([ 1.89511782, -0.21938393])"},
-)
+).declare_type()
 
-dawsn: Unary = declare_unary(
+dawsn: Unary = UnaryOperation(
     "Dawsn",
     "dawsn",
     "Dawson's integral, ``exp(-x**2)`` times the integral of ``exp(t**2)`` from 0 to x, elementwise.",
@@ -103,7 +103,7 @@ dawsn: Unary = declare_unary(
     gradient=lambda x, y, g: g * (1 - x * y * 2),
     samples=[Sample([f64([0, 1, -2, 10])], f64([0, 0.5380795069127684, -0.30134038892379195, 0.05025384718759853]))],
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.53807951])"},
-)
+).declare_type()
 
 # Distance from 1 up to which a series replaces log(x) / (1 - x). The first term left out, of size 1e-3 ** 10 beside
 # 1, is below the rounding errors of float64, and so are its first derivatives.
@@ -125,7 +125,7 @@ def _spence_slope(x: Tensor) -> Tensor:
     return apply("Where", is_near, -series, -(log(far_x) / far_u))
 
 
-spence: Unary = declare_unary(
+spence: Unary = UnaryOperation(
     "Spence",
     "spence",
     "Spence's integral, that of ``log(t) / (1 - t)`` from 1 to x, elementwise.",
@@ -141,7 +141,7 @@ spence: Unary = declare_unary(
         Sample([f64([0, -1])], f64([math.pi**2 / 6, np.nan]), differentiable=False),
     ],
     examples={"np.array([0.0, 1.0, 2.0])": "array([ 1.64493407,  0.        , -0.82246703])"},
-)
+).declare_type()
 
 
 def _fresnel_kernel(index: int) -> Any:
@@ -150,7 +150,7 @@ def _fresnel_kernel(index: int) -> Any:
     return keep_dtype(lambda xp, x: kernel(xp, x)[index])
 
 
-fresnel_sin: Unary = declare_unary(
+fresnel_sin: Unary = UnaryOperation(
     "FresnelSin",
     "fresnel_sin",
     "Fresnel's integral of ``sin(pi * t**2 / 2)`` from 0 to x, elementwise.",
@@ -160,9 +160,9 @@ fresnel_sin: Unary = declare_unary(
     gradient=lambda x, y, g: g * sin(square(x) * (math.pi / 2)),
     samples=[Sample([f64([0, 1, -1, 2])], f64([0, 0.4382591473903548, -0.4382591473903548, 0.3434156783636982]))],
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.43825915])"},
-)
+).declare_type()
 
-fresnel_cos: Unary = declare_unary(
+fresnel_cos: Unary = UnaryOperation(
     "FresnelCos",
     "fresnel_cos",
     "Fresnel's integral of ``cos(pi * t**2 / 2)`` from 0 to x, elementwise.",
@@ -172,7 +172,7 @@ fresnel_cos: Unary = declare_unary(
     gradient=lambda x, y, g: g * cos(square(x) * (math.pi / 2)),
     samples=[Sample([f64([0, 1, -1, 2])], f64([0, 0.7798934003768228, -0.7798934003768228, 0.4882534060753408]))],
     examples={"np.array([0.0, 1.0])": "array([0.       , 0.7798934])"},
-)
+).declare_type()
 
 
 @public

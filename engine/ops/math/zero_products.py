@@ -19,7 +19,7 @@ from ...ir.definition import Sample
 from ...ir.operation import Operation
 from ...ir.rules.fusing import StepWriter
 from ...ir.tensor import Tensor
-from ..support.families import Binary, declare_binary, keep_dtype, make_samples
+from ..support.families import Binary, BinaryOperation, keep_dtype, make_samples
 from ..support.fusing import fuse_elementwise, has_rows
 from ..support.literals import f64
 from .complex import conj
@@ -65,7 +65,7 @@ def _write_quotient(op: Operation, writer: StepWriter) -> None:
     writer.add("where", [mask, writer.add("divide", op.inputs), zero], op.outputs[0])
 
 
-multiply_no_nan: Binary = declare_binary(
+multiply_no_nan: Binary = BinaryOperation(
     "MulNoNan",
     "multiply_no_nan",
     "Multiply elementwise, with 0 where the second operand is 0, even if the first is infinite or NaN.",
@@ -81,9 +81,9 @@ multiply_no_nan: Binary = declare_binary(
         Sample([f64([_INF, _NAN, _INF, 2]), f64([0, -0.0, 3, 0])], f64([0, 0, _INF, 0]), differentiable=False),
     ],
     examples={'[2.0, float("inf"), float("nan")], [3.0, 0.0, 0.0]': "array([6., 0., 0.], dtype=float32)"},
-)
+).declare_type()
 
-declare_binary(
+BinaryOperation(
     "DivOrZero",
     "divide_or_zero",
     "Divide elementwise, with 0 where the dividend is 0, even if the divisor is 0 or NaN.",
@@ -98,4 +98,4 @@ declare_binary(
         *make_samples(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
         Sample([f64([0, -0.0, 0, 3]), f64([0, _NAN, 2, 1.5])], f64([0, 0, 0, 2]), differentiable=False),
     ],
-)
+).declare_type()

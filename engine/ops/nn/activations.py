@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...base import dtypes
@@ -13,6 +14,7 @@ from ...ir.definition import Kernel, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..math.complex import conj
@@ -20,9 +22,10 @@ from ..math.elementwise import abs, erf, square
 from ..math.trigonometry import tanh
 from ..support.batching import batch_pointwise
 from ..support.common import same_as
-from ..support.families import Unary, declare_unary, keep_dtype, make_samples
+from ..support.families import Unary, UnaryOperation, keep_dtype, make_samples
 from ..support.fusing import by_step
 from ..support.literals import f64
+from ..support.vectorizing.families import pointwise
 
 _X = [[0.5, -1.25], [7.5, -0.3]]
 
@@ -31,7 +34,7 @@ def _expected_sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-sigmoid: Unary = declare_unary(
+sigmoid: Unary = UnaryOperation(
     "Sigmoid",
     "sigmoid",
     "Logistic function ``1 / (1 + exp(-x))``, elementwise.",
@@ -41,43 +44,47 @@ sigmoid: Unary = declare_unary(
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
     samples=make_samples(_expected_sigmoid, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
     examples={"np.array([0.0, 1.0, -1.0])": "array([0.5       , 0.73105858, 0.26894142])"},
-)
+).declare_type()
 
 
-def _define_activation(
-    type: str,
-    kernel: Kernel,
-    gradient: Callable[..., Tensor],
-    samples: list[Sample],
-    where: tuple[dtypes.DType, ...] = dtypes.FLOATING,
-    attrs: dict[str, Any] | None = None,
-    rules: Sequence[object] = (),
-) -> None:
-    """Define an activation; `gradient` is called with its input, its result, their gradient and the attributes."""
+@dataclass(frozen=True)
+class _Activation:
+    """Declaration of an activation; `gradient` takes its input, its result, their gradient and the attributes."""
 
-    def pull_back_activation(op: Operation, g: Tensor) -> list[Any]:
-        return [gradient(op.inputs[0], op.outputs[0], g, **{key: op.attrs[key] for key in attrs or {}})]
+    type: str
+    kernel: Kernel
+    gradient: Callable[..., Tensor]
+    samples: list[Sample]
+    where: tuple[dtypes.DType, ...] = dtypes.FLOATING
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    rules: Sequence[object] = ()
 
-    define(
-        type,
-        "features: T -> activations: T",
-        where={"T": where},
-        attrs=attrs,
-        shape=same_as(0),
-        rules=[Batch(batch_pointwise), *rules],
-        kernel=keep_dtype(kernel),
-        gradient=pull_back_activation,
-        samples=samples,
-    )
+    def define_type(self) -> None:
+        """Define the operation type."""
+        define(
+            self.type,
+            "features: T -> activations: T",
+            where={"T": self.where},
+            attrs=self.attrs,
+            shape=same_as(0),
+            rules=[Batch(batch_pointwise), Vectorize(pointwise), *self.rules],
+            kernel=keep_dtype(self.kernel),
+            gradient=self._pull_back,
+            samples=self.samples,
+        )
+
+    def _pull_back(self, op: Operation, g: Tensor) -> list[Any]:
+        attrs = {key: op.attrs[key] for key in self.attrs}
+        return [self.gradient(op.inputs[0], op.outputs[0], g, **attrs)]
 
 
-_define_activation(
+_Activation(
     "Softplus",
     lambda xp, x: xp.logaddexp(x, xp.zeros((), x.dtype)),
     lambda x, y, g: g * sigmoid(x),
     make_samples(lambda x: math.log(1 + math.exp(x)), _X),
     rules=[by_step("logaddexp", 0)],
-)
+).define_type()
 
 
 @public
@@ -102,12 +109,12 @@ def softplus(features: Any, name: str | None = None) -> Tensor:
     return apply("Softplus", features, name=name)
 
 
-_define_activation(
+_Activation(
     "Softsign",
     lambda xp, x: x / (1 + xp.abs(x)),
     lambda x, y, g: g / square(abs(x) + 1),
     make_samples(lambda x: x / (1 + math.fabs(x)), _X),
-)
+).define_type()
 
 
 @public
@@ -132,7 +139,7 @@ def softsign(features: Any, name: str | None = None) -> Tensor:
     return apply("Softsign", features, name=name)
 
 
-_define_activation(
+_Activation(
     "Relu",
     lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)),
     # By the result, so that the input need not be kept for the gradient.
@@ -140,7 +147,7 @@ _define_activation(
     make_samples(lambda x: max(x, 0.0), _X),
     where=dtypes.REAL,
     rules=[by_step("maximum", 0)],
-)
+).define_type()
 
 
 @public
@@ -167,13 +174,13 @@ def relu(features: Any, name: str | None = None) -> Tensor:
     return apply("Relu", features, name=name)
 
 
-_define_activation(
+_Activation(
     "Relu6",
     lambda xp, x: xp.clip(x, x.dtype.type(0), x.dtype.type(6)),
     lambda x, y, g: apply("Where", (y > 0) & (y < 6), g, 0),
     make_samples(lambda x: min(max(x, 0.0), 6.0), _X),
     where=dtypes.REAL,
-)
+).define_type()
 
 
 @public
@@ -198,13 +205,13 @@ def relu6(features: Any, name: str | None = None) -> Tensor:
     return apply("Relu6", features, name=name)
 
 
-_define_activation(
+_Activation(
     "Elu",
     lambda xp, x: xp.where(x > 0, x, xp.expm1(x)),
     # The slope for negative x, exp(x), is y + 1: the gradient does not need x.
     lambda x, y, g: apply("Where", y > 0, g, g * (y + 1)),
     make_samples(lambda x: x if x > 0 else math.expm1(x), _X),
-)
+).define_type()
 
 
 @public
@@ -233,12 +240,12 @@ def elu(features: Any, name: str | None = None) -> Tensor:
 _ALPHA = 1.6732632423543772
 _SCALE = 1.0507009873554805
 
-_define_activation(
+_Activation(
     "Selu",
     lambda xp, x: xp.where(x > 0, x, x.dtype.type(_ALPHA) * xp.expm1(x)) * x.dtype.type(_SCALE),
     lambda x, y, g: apply("Where", y > 0, g * _SCALE, g * (y + _SCALE * _ALPHA)),
     make_samples(lambda x: _SCALE * (x if x > 0 else _ALPHA * math.expm1(x)), _X),
-)
+).define_type()
 
 
 @public
@@ -263,14 +270,14 @@ def selu(features: Any, name: str | None = None) -> Tensor:
     return apply("Selu", features, name=name)
 
 
-_define_activation(
+_Activation(
     "LeakyRelu",
     lambda xp, x, alpha: xp.where(x > 0, x, x * x.dtype.type(alpha)),
     # By the sign of x, not of y: a negative alpha makes all results positive.
     lambda x, y, g, alpha: apply("Where", x > 0, g, g * alpha),
     [Sample([f64([2.0, -3.0])], f64([2.0, -0.75]), {"alpha": 0.25})],
     attrs={"alpha": 0.2},
-)
+).define_type()
 
 
 @public

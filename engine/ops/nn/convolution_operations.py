@@ -15,11 +15,14 @@ from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.fusing import AddsBias, AppliesMask, SumsRows
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes
 from ..support.array_library import cast_to_accumulator
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.tangents import multilinear
+from ..support.vectorizing.families import merged_or_one_by_one, one_by_one
 from ..support.windows import Windows, check_fits, counts_in, iterate_places, windows_of
 from .convolution_shapes import conv_shape, filter_grad_shape, input_grad_shape, num_groups, windows_over
 
@@ -202,6 +205,8 @@ define(
     attrs=_ATTRS,
     shape=conv_shape,
     rules=[
+        Vectorize(merged_or_one_by_one(0)),
+        multilinear(0, 1),
         Elements(lambda images, filters, **attrs: _conv_elements(images.shape, filters.shape, **attrs)),
         AddsBias("ConvBias"),
     ],
@@ -276,6 +281,7 @@ define(
     attrs=_ATTRS,
     shape=input_grad_shape,
     rules=[
+        Vectorize(merged_or_one_by_one(2, sizes=(0,))),
         Elements(lambda shape, filters, g, **attrs: _conv_elements(as_sizes(shape), filters.shape, **attrs)),
         AppliesMask("ConvInputGradMasked"),
     ],
@@ -346,6 +352,7 @@ define(
     attrs=_ATTRS,
     shape=filter_grad_shape,
     rules=[
+        Vectorize(one_by_one),
         Elements(lambda images, shape, g, **attrs: _conv_elements(images.shape, as_sizes(shape), **attrs)),
         SumsRows("ConvFilterBiasGrad"),
     ],

@@ -16,10 +16,12 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..array.layout import transpose
 from ..support.arguments import index_tensor, static_int
 from ..support.literals import Array, f64, i32, i64
+from ..support.vectorizing.families import one_by_one
 from .ctc_paths import Paths, states_of
 
 _LOGITS = f64([[0.5, -1, 0.25], [1, 0.75, -0.5], [-0.25, 0.5, 2], [0, 1, -1]])[:, None] * [[1.0], [-0.75]]
@@ -138,7 +140,7 @@ define(
     where=_WHERE,
     attrs={"blank": REQUIRED},
     shape=_loss_shape,
-    rules=[Elements(_ctc_elements), ReadsValues()],
+    rules=[Vectorize(one_by_one), Elements(_ctc_elements), ReadsValues()],
     kernel=_compute_ctc_loss,
     gradient=_loss_gradient,
     samples=[
@@ -182,7 +184,7 @@ define(
     where=_WHERE,
     attrs={"blank": REQUIRED},
     shape=_logit_shape,
-    rules=[Elements(_ctc_elements), ReadsValues()],
+    rules=[Vectorize(one_by_one), Elements(_ctc_elements), ReadsValues()],
     kernel=_compute_ctc_gradient,
     gradient=_grad_gradient,
     samples=[

@@ -14,6 +14,7 @@ from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..array.argminmax import argmax
 from ..array.concat import concat, stack
@@ -27,6 +28,7 @@ from ..math.reductions import reduce_max, reduce_sum
 from ..support.arguments import check_rank, index_tensor, static_int
 from ..support.common import one_for_each, size_along
 from ..support.literals import Array, f64, i32, i64
+from ..support.vectorizing.families import one_by_one
 from .ctc_beams import search_beams
 
 
@@ -182,6 +184,7 @@ define(
     attrs={"beam_width": REQUIRED, "paths": REQUIRED, "merge_repeated": REQUIRED},
     shape=_beam_shapes,
     rules=[
+        Vectorize(one_by_one),
         Elements(lambda x, lengths, beam_width, **_: 100 * x.size * beam_width),
         ReadsValues(),
     ],  # Python goes through the beams

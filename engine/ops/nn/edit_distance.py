@@ -15,6 +15,7 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ...kernels.cpu.sequences import edit_distances
@@ -30,6 +31,7 @@ from ..math.reductions import reduce_max, reduce_sum
 from ..support.arguments import index_tensor
 from ..support.common import one_for_each, size_along
 from ..support.literals import Array, f32, i32, i64
+from ..support.vectorizing.families import one_by_one
 
 
 def _sequence_numbers(indices: Array, count: int, sizes: tuple[int, ...]) -> Array:
@@ -99,7 +101,7 @@ define(
     "truth_indices: host int64, truth: host T, truth_shape: host int64 -> distance: host float32",
     attrs={"normalize": True},
     shape=_distance_shape,
-    rules=[Elements(lambda *parts, normalize: parts[1].size * parts[4].size), ReadsValues()],
+    rules=[Vectorize(one_by_one), Elements(lambda *parts, normalize: parts[1].size * parts[4].size), ReadsValues()],
     kernel=_compute_edit_distances,
     gradient=NotDifferentiable("it counts"),
     samples=[

@@ -16,6 +16,7 @@ from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
 from ...ir.rules.fusing import Fusion, StepWriter
 from ...ir.rules.kernels import ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..math.reductions import log_sum_exp, reduce_sum, reduced_shape
@@ -26,6 +27,7 @@ from ..support.common import shape_of
 from ..support.families import keep_dtype
 from ..support.fusing import is_along_last, is_register
 from ..support.literals import f64, i32, i64
+from ..support.vectorizing.families import along, leading
 from .activations import softplus
 
 _X = f64([[1, -0.5, 2], [0.25, 3, -1]])
@@ -61,6 +63,7 @@ define(
     "Softmax",
     "logits: T -> softmax: T",
     rules=[
+        Vectorize(along()),
         Batch(batch_along()),
         Fusion(lambda op: is_along_last(op) and is_register(op.inputs[0].shape), _softmax_steps),
     ],
@@ -116,7 +119,7 @@ def _log_softmax(xp: Any, x: Any, axis: int) -> Any:
 define(
     "LogSoftmax",
     "logits: T -> log_softmax: T",
-    rules=[Batch(batch_along())],
+    rules=[Vectorize(along()), Batch(batch_along())],
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=same_with_axis,
@@ -192,6 +195,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=_cross_entropy_shape,
+    rules=[Vectorize(along())],
     kernel=_cross_entropy,
     gradient=_cross_entropy_gradient,
     samples=[
@@ -279,7 +283,7 @@ define(
     "labels: I, logits: T -> loss: T",
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     shape=_sparse_shape,
-    rules=[ReadsValues()],
+    rules=[Vectorize(leading), ReadsValues()],
     kernel=_sparse_kernel,
     gradient=_sparse_gradient,
     samples=[

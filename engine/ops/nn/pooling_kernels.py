@@ -15,6 +15,7 @@ from ...ir.apply import apply
 from ...ir.definition import Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in
@@ -22,6 +23,7 @@ from ..support.array_library import cast_to_accumulator
 from ..support.common import shape_of
 from ..support.families import keep_dtype
 from ..support.literals import f64, i32
+from ..support.vectorizing.families import merged
 from ..support.windows import (
     WINDOWS,
     Windows,
@@ -81,6 +83,7 @@ define(
     where={"T": dtypes.REAL},
     attrs=WINDOWS,
     shape=_pooled_shape,
+    rules=[Vectorize(merged(0))],
     kernel=_max_pool,
     gradient=_max_pool_gradient,
     samples=[
@@ -117,6 +120,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=_MEANS,
     shape=_pooled_shape,
+    rules=[Vectorize(merged(0))],
     kernel=_avg_pool,
     gradient=lambda op, g: [apply("AvgPoolGrad", g, shape_of(op.inputs[0]), **op.own_attrs)],
     samples=[
@@ -163,7 +167,7 @@ define(
     where={"T": dtypes.FLOATING, "J": dtypes.INDEX},
     attrs=_MEANS,
     shape=lambda op: static_shape(op.inputs[1]),
-    rules=[Elements(shape_in(1))],
+    rules=[Vectorize(merged(0, sizes=(1,))), Elements(shape_in(1))],
     kernel=_avg_pool_grad,
     gradient=lambda op, g: [apply("AvgPool", g, **op.own_attrs), None],
     samples=[

@@ -19,10 +19,12 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.fusing import LargestPlaces, SpreadsWindows
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ..support.arguments import as_sizes, shape_in
 from ..support.common import shape_of
 from ..support.literals import f64, i32, i64
+from ..support.vectorizing.families import merged, merged_or_one_by_one, one_by_one
 from ..support.windows import (
     WINDOWS,
     Windows,
@@ -83,7 +85,7 @@ define(
     shape=lambda op: windows_shape(op.inputs[0].shape, op.attrs),
     kernel=_max_place,
     gradient=_PLACE,
-    rules=[LargestPlaces("MaxPool")],
+    rules=[Vectorize(merged(0)), LargestPlaces("MaxPool")],
     samples=[
         Sample([_X], i32([3, 3, 3, 1]).reshape(1, 2, 2, 1), _TWO),
         Sample([i32([[[2, 2, 1, 1]]])], i32([[[0, 0]]]), _SAME),
@@ -122,7 +124,7 @@ define(
     where={"T": dtypes.FLOATING, "J": dtypes.INDEX},
     attrs=WINDOWS,
     shape=_of_image,
-    rules=[Elements(shape_in(2)), SpreadsWindows()],
+    rules=[Vectorize(merged(0, 1, sizes=(2,))), Elements(shape_in(2)), SpreadsWindows()],
     kernel=_compute_max_pool_gradient,
     gradient=lambda op, g: [apply("MaxPoolPick", g, op.inputs[1], **op.own_attrs), None, None],
     samples=[
@@ -151,6 +153,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=WINDOWS,
     shape=lambda op: windows_shape(op.inputs[0].shape, op.attrs).merge(op.inputs[1].shape),
+    rules=[Vectorize(merged(0, 1))],
     kernel=_pick_maxima,
     gradient=lambda op, g: [apply("MaxPoolGrad", g, op.inputs[1], shape_of(op.inputs[0]), **op.own_attrs), None],
     samples=[
@@ -186,6 +189,7 @@ define(
     where={"J": dtypes.INDEX},
     attrs={**WINDOWS, "include_batch": False, "dtype": dtypes.int64},
     shape=lambda op: op.inputs[0].shape,
+    rules=[Vectorize(one_by_one)],
     kernel=_flat_places,
     gradient=_PLACE,
     samples=[
@@ -216,6 +220,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=WINDOWS,
     shape=_filter_shape,
+    rules=[Vectorize(one_by_one)],
     kernel=_sum_by_place,
     gradient=lambda op, g: [apply("PlacePick", g, op.inputs[1], **op.own_attrs), None],
     samples=[
@@ -241,6 +246,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs=WINDOWS,
     shape=lambda op: op.inputs[1].shape,
+    rules=[Vectorize(merged_or_one_by_one(1))],
     kernel=_pick_filter_elements,
     gradient=lambda op, g: [apply("PlaceSum", g, op.inputs[1], **op.own_attrs), None],
     samples=[

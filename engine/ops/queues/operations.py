@@ -17,10 +17,11 @@ from ...ir.operation import Operation
 from ...ir.rules.placing import OutlivesStep
 from ...ir.static_values import static_dimension
 from ...ir.traits import Effect
+from ...kernels.core.async_result import AsyncResult
 from ...kernels.core.continuation import Continuation
 from ...kernels.memory.pool import Pool
 from ...kernels.queues import queue_kernels as _queue_kernels  # noqa: F401  registers the C kernels
-from ...kernels.queues.queue_base import kept
+from ...kernels.queues.queue_base import Taken, kept
 from ..support.common import infer_nothing, infer_scalar
 from ..support.context import KernelContext, LongCall, Resources
 from ..support.shared import SharedKind
@@ -28,7 +29,7 @@ from .elements import ElementSpec, are_copied
 from .orders import MANY
 from .queue_spec import QueueSpec
 from .storage import QueueStorage
-from .taking import kernel_outputs
+from .taking import delivers_taken
 
 _PACKAGE = __name__.partition(".")[0]
 CONTAINER = "queues"
@@ -176,14 +177,16 @@ for _type, _kernel, _shapes in (
     )
 
 
-def _take_element(xp: Any, context: KernelContext, queue: QueueStorage, *, only_fetched: bool, **_: Any) -> Any:
-    return kernel_outputs(context, queue.take(context.operation), only_fetched)
+@delivers_taken
+def _take_element(xp: Any, context: KernelContext, queue: QueueStorage, **_: Any) -> Taken | AsyncResult:
+    return queue.take(context.operation)
 
 
+@delivers_taken
 def _take_many(
-    xp: Any, context: KernelContext, queue: QueueStorage, count: Any, *, up_to: bool, only_fetched: bool, **_: Any
-) -> Any:
-    return kernel_outputs(context, queue.take_many(int(count), context.operation, up_to), only_fetched)
+    xp: Any, context: KernelContext, queue: QueueStorage, count: Any, *, up_to: bool, **_: Any
+) -> Taken | AsyncResult:
+    return queue.take_many(int(count), context.operation, up_to)
 
 
 define(

@@ -7,7 +7,8 @@ the session's resources, which call it if the step ends early.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any
 
 from ...kernels.core.async_result import AsyncResult
@@ -37,6 +38,19 @@ def kernel_outputs(context: KernelContext, taken: Taken | AsyncResult, only_fetc
     outputs = _make_outputs(context, only_fetched, taken)
     # The machine calls the Continuation of an AsyncResult only; here the kernel is running already.
     return outputs.call() if isinstance(outputs, Continuation) else outputs
+
+
+def delivers_taken(kernel: Callable[..., Taken | AsyncResult]) -> Callable[..., Any]:
+    """Make a kernel of a function that takes elements, for an operation type with the attribute `only_fetched`.
+
+    The function is called like a kernel, without `only_fetched`, and returns a Taken, or an AsyncResult of one.
+    """
+
+    @wraps(kernel)
+    def deliver_outputs(xp: Any, context: KernelContext, *inputs: Any, only_fetched: bool, **attrs: Any) -> Any:
+        return kernel_outputs(context, kernel(xp, context, *inputs, **attrs), only_fetched)
+
+    return deliver_outputs
 
 
 def _make_outputs(context: KernelContext, only_fetched: bool, taken: Taken) -> Any:

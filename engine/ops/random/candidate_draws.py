@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ from ...base import dtypes
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, define
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.traits import Effect
 from ..math.random import DISCRETE, copied_in, instance_generator
+from ..support.attributes import takes_attributes
 from ..support.context import KernelContext
+from ..support.vectorizing.families import one_by_one
 
 Array = np.ndarray[Any, Any]
 Source = Callable[[int], Array]
@@ -24,20 +28,32 @@ _TRIED = 4  # draws per class before `_draw_remaining` computes the missing clas
 _MOST = 2.0**62  # largest count of draws, which has to fit an int64
 
 
-def _weights_of(distribution: str, range_max: int, weights: Array) -> Array:
-    """Return weights of all classes, in proportion to their probabilities."""
-    if distribution == "uniform":
-        return np.ones(range_max)
-    return np.log1p(1 / np.arange(1.0, range_max + 1)) if distribution == "log_uniform" else weights
+@dataclass(frozen=True, slots=True)
+class _Sampling:
+    """Attributes of RandomCandidates: a distribution over classes, and the classes to draw."""
+
+    distribution: str
+    range_max: int
+    num_sampled: int
+    unique: bool
+    seed: int
+
+    def class_weights(self, weights: Array) -> Array:
+        """Return weights of all classes, in proportion to their probabilities."""
+        if self.distribution == "uniform":
+            return np.ones(self.range_max)
+        if self.distribution == "log_uniform":
+            return np.log1p(1 / np.arange(1.0, self.range_max + 1))
+        return weights
 
 
-def _class_source(draw: np.random.Generator, distribution: str, range_max: int, weights: Array) -> Source:
+def _class_source(draw: np.random.Generator, sampling: _Sampling, weights: Array) -> Source:
     """Return a function that draws a number of classes independently."""
-    if distribution == "uniform":
-        return lambda count: draw.integers(0, range_max, count)
-    if distribution == "log_uniform":
-        scale = math.log1p(range_max)
-        last = range_max - 1
+    if sampling.distribution == "uniform":
+        return lambda count: draw.integers(0, sampling.range_max, count)
+    if sampling.distribution == "log_uniform":
+        scale = math.log1p(sampling.range_max)
+        last = sampling.range_max - 1
         # The inverse of the distribution function; rounding may reach `range_max`.
         return lambda count: np.minimum(np.exp(draw.random(count) * scale).astype(np.int64) - 1, last)
     sums = np.cumsum(weights)
@@ -95,26 +111,17 @@ def _draw_remaining(draw: np.random.Generator, weights: Array, taken: Array, cou
     return order[:count], int(min(tries, _MOST))
 
 
-def _compute_candidates(
-    xp: Any,
-    context: KernelContext,
-    weights: Any,
-    *instance: Any,
-    distribution: str,
-    range_max: int,
-    num_sampled: int,
-    unique: bool,
-    seed: int,
-) -> list[Array]:
+@takes_attributes(_Sampling)
+def _compute_candidates(xp: Any, context: KernelContext, weights: Any, *instance: Any, attrs: _Sampling) -> list[Array]:
     """Draw the classes of one instance; return them and the number of draws."""
-    draw = instance_generator(context, seed, instance)
+    draw, count = instance_generator(context, attrs.seed, instance), attrs.num_sampled
     weights = np.asarray(weights, np.float64)
-    source = _class_source(draw, distribution, range_max, weights)
-    if unique:
-        all_weights = functools.partial(_weights_of, distribution, range_max, weights)
-        found, tries = _draw_distinct(draw, source, all_weights, num_sampled, _TRIED * range_max)
+    source = _class_source(draw, attrs, weights)
+    if attrs.unique:
+        all_weights = functools.partial(attrs.class_weights, weights)
+        found, tries = _draw_distinct(draw, source, all_weights, count, _TRIED * attrs.range_max)
     else:
-        found, tries = source(num_sampled), num_sampled
+        found, tries = source(count), count
     return [copied_in(xp, found, dtypes.int64), copied_in(xp, np.asarray(tries), dtypes.int64)]
 
 
@@ -135,7 +142,7 @@ define(
         "seed": REQUIRED,
     },
     shape=lambda op: [Shape([op.attrs["num_sampled"]]), SCALAR],
-    rules=[Elements(_count_draws)],
+    rules=[Vectorize(one_by_one), Elements(_count_draws)],
     kernel=_compute_candidates,
     gradient=DISCRETE,
     effects=Effect.RANDOM,

@@ -7,11 +7,12 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...base import dtypes
+from ...base.docstrings import Family, name_function
 from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, as_typed, constant, convert_to_tensor
@@ -147,104 +148,108 @@ def build_sampler(
     return Candidates(sampled, *expected)
 
 
-@public
-def uniform_candidate_sampler(
-    true_classes: Any,
-    num_true: int,
-    num_sampled: int,
-    unique: bool,
-    range_max: int,
-    seed: int | None = None,
-    name: str | None = None,
-) -> Candidates:
-    """Draw classes, all of the same probability.
+class Sampler(Protocol):
+    """Public function of a candidate sampler."""
+
+    def __call__(
+        self,
+        true_classes: Any,
+        num_true: int,
+        num_sampled: int,
+        unique: bool,
+        range_max: int,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Candidates: ...
+
+
+_SAMPLER = Family(
+    {
+        "true_classes": "integer Tensor of shape [batch, num_true]",
+        "num_true": "int\n    Number of true classes per example.",
+        "num_sampled": "int\n    Number of draws.",
+        "unique": "bool\n    Draw until all classes differ, so that expected counts are at most 1.",
+        "range_max": "int\n    The number of classes.",
+        "seed": "int, optional\n    As for `random_uniform`.",
+    },
+    "Candidates\n    ``sampled_candidates, true_expected_count, sampled_expected_count``.",
+    {
+        "GraphError": "If there are fewer classes than should be different.",
+        "ShapeError": "If the true classes have another shape.",
+    },
+)
+
+
+def define_sampler(name: str, build: Callable[..., Candidates], summary: str, examples: str) -> Sampler:
+    """Return the public function `name` of a candidate sampler.
 
     Parameters
     ----------
-    true_classes : integer Tensor of shape [batch, num_true]
-    num_true : int
-        Number of true classes per example.
-    num_sampled : int
-        Number of draws.
-    unique : bool
-        Draw until all classes differ, so that expected counts are at most 1.
-    range_max : int
-        The number of classes.
-    seed : int, optional
-        As for `random_uniform`.
-
-    Returns
-    -------
-    Candidates
-        ``sampled_candidates, true_expected_count, sampled_expected_count``.
-
-    Raises
-    ------
-    GraphError
-        If there are fewer classes than should be different.
-    ShapeError
-        If the true classes have another shape.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> draw = tg.function(lambda: tg.uniform_candidate_sampler([[3]], 1, 4, True, range_max=4))
-    >>> sorted(draw.sync().sampled_candidates.tolist())
-    [0, 1, 2, 3]
+    name, summary, examples : str
+        The function's name, and the beginning and the end of its docstring.
+    build : callable
+        ``build(true_classes, sizes, seed, name)`` builds the sampler; see `build_sampler`.
     """
+
+    def draw_candidates(
+        true_classes: Any,
+        num_true: int,
+        num_sampled: int,
+        unique: bool,
+        range_max: int,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Candidates:
+        return build(true_classes, (num_true, num_sampled, unique, range_max), seed, name)
+
+    draw_candidates.__module__ = build.__module__  # in which the function stands
+    return public(_SAMPLER.complete(name_function(draw_candidates, name, summary), examples))
+
+
+def _build_uniform_sampler(
+    true_classes: Any, sizes: tuple[int, int, bool, int], seed: int | None, name: str | None
+) -> Candidates:
+    """Build a sampler of equal probabilities; see `build_sampler`."""
+    range_max = sizes[-1]
     probability = 1 / static_int(range_max, "range_max") if range_max else 0.0  # `build_sampler` refuses 0 classes
 
     def same_probability(classes: Tensor) -> Tensor:
         return apply("Fill", shape_of(classes), np.float64(probability))
 
-    sizes = (num_true, num_sampled, unique, range_max)
     return build_sampler(Distribution("uniform", same_probability), true_classes, sizes, seed, name)
 
 
-@public
-def log_uniform_candidate_sampler(
-    true_classes: Any,
-    num_true: int,
-    num_sampled: int,
-    unique: bool,
-    range_max: int,
-    seed: int | None = None,
-    name: str | None = None,
+uniform_candidate_sampler: Sampler = define_sampler(
+    "uniform_candidate_sampler",
+    _build_uniform_sampler,
+    "Draw classes, all of the same probability.",
+    """>>> import tagloom as tg
+>>> draw = tg.function(lambda: tg.uniform_candidate_sampler([[3]], 1, 4, True, range_max=4))
+>>> sorted(draw.sync().sampled_candidates.tolist())
+[0, 1, 2, 3]""",
+)
+
+
+def _build_zipfian_sampler(
+    true_classes: Any, sizes: tuple[int, int, bool, int], seed: int | None, name: str | None
 ) -> Candidates:
-    """Draw classes with probabilities ``log((k + 2) / (k + 1)) / log(range_max + 1)``: of words, by falling frequency.
-
-    Parameters
-    ----------
-    true_classes, num_true, num_sampled, unique, range_max, seed
-        As for `uniform_candidate_sampler`.
-
-    Returns
-    -------
-    Candidates
-        ``sampled_candidates, true_expected_count, sampled_expected_count``.
-
-    Raises
-    ------
-    GraphError
-        If there are fewer classes than should be different.
-    ShapeError
-        If the true classes have another shape.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> draw = tg.function(lambda: tg.log_uniform_candidate_sampler([[0], [6]], 1, 1000, False, range_max=7))
-    >>> draw.sync().true_expected_count.round(1)
-    array([[333.3],
-           [ 64.2]], dtype=float32)
-    """
-
     def zipfian_probability(classes: Tensor) -> Tensor:
         rank = apply("Cast", classes, dtype=dtypes.float64) + 1
-        return log1p(1 / rank) / math.log1p(range_max)
+        return log1p(1 / rank) / math.log1p(sizes[-1])
 
-    sizes = (num_true, num_sampled, unique, range_max)
     return build_sampler(Distribution("log_uniform", zipfian_probability), true_classes, sizes, seed, name)
+
+
+log_uniform_candidate_sampler: Sampler = define_sampler(
+    "log_uniform_candidate_sampler",
+    _build_zipfian_sampler,
+    "Draw classes with probabilities ``log((k + 2) / (k + 1)) / log(range_max + 1)``: of words, by falling frequency.",
+    """>>> import tagloom as tg
+>>> draw = tg.function(lambda: tg.log_uniform_candidate_sampler([[0], [6]], 1, 1000, False, range_max=7))
+>>> draw.sync().true_expected_count.round(1)
+array([[333.3],
+       [ 64.2]], dtype=float32)""",
+)
 
 
 def by_weights(

@@ -15,11 +15,13 @@ from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..math.random import DISCRETE, instance_generator, seed_or_next
 from ..support.context import KernelContext
+from ..support.vectorizing.families import one_by_one
 
 Array = np.ndarray[Any, Any]
 
@@ -65,7 +67,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"dtype": dtypes.int64, "seed": REQUIRED},
     shape=categorical_shape,
-    rules=[Elements(lambda logits, count, *_, **attrs: logits.size * int(count))],
+    rules=[Vectorize(one_by_one), Elements(lambda logits, count, *_, **attrs: logits.size * int(count))],
     kernel=_compute_categorical,
     gradient=DISCRETE,
     effects=Effect.RANDOM,
@@ -133,6 +135,7 @@ define(
     "RandomShuffle",
     "value: T, instance: host *int64 -> output: T",
     shape=rows_shape,
+    rules=[Vectorize(one_by_one)],
     kernel=_compute_shuffle,
     gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
     attrs={"seed": REQUIRED},

@@ -16,6 +16,7 @@ from ...ir.definition import REQUIRED, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
@@ -23,6 +24,7 @@ from ..math.random import DISCRETE, copied_in, instance_generator, seed_or_next
 from ..support.arguments import as_sizes, index_tensor, shape_vector
 from ..support.common import scalar_like, shape_of, with_static_shape, zeros_like
 from ..support.context import KernelContext
+from ..support.vectorizing.shapes import draw_for_examples
 
 Array = np.ndarray[Any, Any]
 
@@ -58,7 +60,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.FLOATING},
     attrs={"seed": REQUIRED},
     shape=_infer_drawn_shape,
-    rules=[Elements(_count_drawn)],
+    rules=[Vectorize(draw_for_examples), Elements(_count_drawn)],
     kernel=_compute_gamma,
     gradient=gamma_gradient,
     effects=Effect.RANDOM,
@@ -151,7 +153,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.REAL},
     attrs={"dtype": REQUIRED, "seed": REQUIRED},
     shape=_infer_drawn_shape,
-    rules=[Elements(_count_drawn)],
+    rules=[Vectorize(draw_for_examples), Elements(_count_drawn)],
     kernel=_compute_poisson,
     gradient=DISCRETE,
     effects=Effect.RANDOM,

@@ -18,9 +18,11 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
 from ..support.literals import i32
+from ..support.vectorizing.families import one_by_one
 
 Array = np.ndarray[Any, Any]
 
@@ -73,6 +75,7 @@ define(
     "key: host K, data: host D -> folded: host int64",
     where={"K": dtypes.INDEX, "D": dtypes.INDEX},
     shape=lambda op: Shape([2]),
+    rules=[Vectorize(one_by_one)],
     kernel=lambda xp, key, data: _draw_key_pair(xp, key, data, _FOLDED),
     gradient=NO_GRADIENT,
     samples=[Sample([i32([3, 4]), i32(5)], lambda key, data: _expected_pair(key, int(data), 1))],
@@ -89,6 +92,7 @@ define(
     where={"K": dtypes.INDEX},
     attrs={"num": REQUIRED},
     shape=_keys_shape,
+    rules=[Vectorize(one_by_one)],
     kernel=lambda xp, key, num: np.stack([_draw_key_pair(xp, key, k, _SPLIT) for k in range(num)]),
     gradient=NO_GRADIENT,
     samples=[Sample([i32([3, 4])], lambda key: np.stack([_expected_pair(key, k, 2) for k in range(3)]), {"num": 3})],

@@ -21,6 +21,7 @@ from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..math.random import (
@@ -37,6 +38,7 @@ from ..math.random import (
 from ..support.arguments import as_sizes, shape_in, shape_vector
 from ..support.common import zeros_like
 from ..support.literals import f64, i32
+from ..support.vectorizing.families import one_by_one
 from .discrete import categorical_shape, draw_classes, rows_shape
 from .distributions import at_least_smallest, checked_floating, checked_real, draw_poisson, gamma_gradient
 from .keys import NO_GRADIENT, key_tensor, words_of
@@ -93,7 +95,7 @@ for _each in (
         where={"I": dtypes.INDEX, "K": dtypes.INDEX},
         attrs={"dtype": dtypes.float32},
         shape=lambda op: static_shape(op.inputs[0]),
-        rules=[Elements(shape_in(0))],
+        rules=[Vectorize(one_by_one), Elements(shape_in(0))],
         kernel=_standard_kernel(_each.draw),
         gradient=_STANDARD,
         samples=[Sample([i32([3, 4]), _KEY], _each.expected, {"dtype": dtypes.float64})],
@@ -110,7 +112,7 @@ define(
     "shape: host I, minval: host T, maxval: host T, key: host K -> value: T",
     where={"I": dtypes.INDEX, "T": dtypes.INTEGER, "K": dtypes.INDEX},
     shape=lambda op: static_shape(op.inputs[0]),
-    rules=[Elements(shape_in(0))],
+    rules=[Vectorize(one_by_one), Elements(shape_in(0))],
     kernel=_compute_stateless_integers,
     gradient=NO_GRADIENT,
     samples=[
@@ -142,7 +144,7 @@ define(
     "shape: host I, alpha: host T, key: host K -> value: T",
     where={"I": dtypes.INDEX, "T": dtypes.FLOATING, "K": dtypes.INDEX},
     shape=_with_parameters,
-    rules=[Elements(_count_drawn)],
+    rules=[Vectorize(one_by_one), Elements(_count_drawn)],
     kernel=_compute_stateless_gamma,
     gradient=gamma_gradient,
     samples=[
@@ -166,7 +168,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.REAL, "K": dtypes.INDEX},
     attrs={"dtype": REQUIRED},
     shape=_with_parameters,
-    rules=[Elements(_count_drawn)],
+    rules=[Vectorize(one_by_one), Elements(_count_drawn)],
     kernel=_compute_stateless_poisson,
     gradient=NO_GRADIENT,
     samples=[
@@ -194,7 +196,7 @@ define(
     where={"T": dtypes.FLOATING, "K": dtypes.INDEX},
     attrs={"dtype": dtypes.int64},
     shape=categorical_shape,
-    rules=[Elements(lambda logits, count, *_, **attrs: logits.size * int(count))],
+    rules=[Vectorize(one_by_one), Elements(lambda logits, count, *_, **attrs: logits.size * int(count))],
     kernel=_compute_stateless_categorical,
     gradient=NO_GRADIENT,
     samples=[Sample([f64([[0, 1, 2], [2, 0, 0]]), i32(4), _KEY], _classes_by_numpy)],
@@ -215,6 +217,7 @@ define(
     "value: T, key: host K -> output: T",
     where={"K": dtypes.INDEX},
     shape=rows_shape,
+    rules=[Vectorize(one_by_one)],
     kernel=_compute_stateless_shuffle,
     gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
     samples=[

@@ -15,6 +15,7 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, only_scalars, shape_in, shape_vector
@@ -22,6 +23,7 @@ from ..support.array_library import last_writers
 from ..support.bounds import check_bounds
 from ..support.common import scalar_like
 from ..support.literals import f64, flags, i32, i64
+from ..support.vectorizing.families import one_by_one
 from .sparse_tensor import SparseTensor, as_sparse, known_rank
 
 _PLACES = i64([[0, 1], [2, 0], [2, 1]])
@@ -97,7 +99,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.VALUES, "J": dtypes.INDEX},
     attrs={"validate_indices": True},
     shape=_dense_shape,
-    rules=[Elements(shape_in(2)), ReadsValues()],
+    rules=[Vectorize(one_by_one), Elements(shape_in(2)), ReadsValues()],
     kernel=_to_dense,
     gradient=_to_dense_gradient,
     samples=[
@@ -122,7 +124,7 @@ define(
     "indices: I, shape: host J -> is_last: bool",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=lambda op: Shape([None if op.inputs[0].rank is None else op.inputs[0].shape[0]]),
-    rules=[Elements(shape_in(1)), ReadsValues()],
+    rules=[Vectorize(one_by_one), Elements(shape_in(1)), ReadsValues()],
     kernel=_last_at_place,
     gradient=NotDifferentiable("its result is bool"),
     samples=[

@@ -17,12 +17,14 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
 from ...ir.rules.shapes import ShapeVector
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..array.distinct import PLACES, order_of_rows
 from ..support.arguments import check_rank
 from ..support.common import scalar_like
 from ..support.literals import f64, i32, i64
+from ..support.vectorizing.families import one_by_one
 
 INDICES = NotDifferentiable("it gives indices, which are integers")
 
@@ -31,6 +33,7 @@ define(
     "SparseOrder",
     "indices: int64 -> order: int64",
     shape=lambda op: Shape([None if op.inputs[0].rank is None else op.inputs[0].shape[0]]),
+    rules=[Vectorize(one_by_one)],
     kernel=lambda xp, indices: order_of_rows(xp, indices).astype(xp.int64, copy=False),
     gradient=INDICES,
     samples=[
@@ -76,7 +79,7 @@ define(
     "values: T, numbers: int64, count: host I -> largest: T",
     where={"T": dtypes.REAL, "I": dtypes.INDEX},
     shape=lambda op: Shape([None]),
-    rules=[ReadsValues()],
+    rules=[Vectorize(one_by_one), ReadsValues()],
     kernel=_group_max,
     gradient=_group_max_gradient,
     samples=[
@@ -125,7 +128,7 @@ define(
     "a: host int64, b: host int64 -> sizes: host int64",
     attrs={"what": "sparse"},
     shape=_same_sizes_shape,
-    rules=[ShapeVector(_known_sizes, is_checked=True), ReadsValues()],
+    rules=[Vectorize(one_by_one), ShapeVector(_known_sizes, is_checked=True), ReadsValues()],
     kernel=_same_sizes,
     gradient=INDICES,
     samples=[Sample([i64([2, 3]), i64([2, 3])], i64([2, 3])), Sample([i64([]), i64([])], i64([]))],

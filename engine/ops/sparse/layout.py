@@ -18,11 +18,13 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import ReadsValues
 from ...ir.rules.shapes import ShapeVector
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, shape_vector, static_int, static_ints
 from ..support.common import size_along
 from ..support.literals import i32, i64
+from ..support.vectorizing.families import one_by_one
 from .grouping import INDICES, after_checks, same_sizes
 from .rows import cut_block, in_order, split_sizes, with_size
 from .sparse_tensor import SparseTensor, as_sparse, extreme_size, known_rank, sizes_of, sizes_vector
@@ -81,7 +83,7 @@ define(
     "indices: int64, shape: host I, new_shape: host J -> indices: int64, shape: host int64",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_reshaped_shape,
-    rules=[ShapeVector(_reshaped_sizes), ReadsValues()],
+    rules=[Vectorize(one_by_one), ShapeVector(_reshaped_sizes), ReadsValues()],
     kernel=_compute_sparse_reshape,
     gradient=INDICES,
     samples=[

@@ -9,16 +9,19 @@ from ...base.errors import GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.common import same_as
 from ..support.indexed_slices import IndexedSlices
 from ..support.literals import f64, flags, i64
+from ..support.vectorizing.families import one_by_one
 
 define(
     "IsIn",
     "x: T, values: T -> is_in: bool",
     where={"T": dtypes.REAL},
     shape=same_as(0),
+    rules=[Vectorize(one_by_one)],
     kernel=lambda xp, x, values: xp.isin(x, values),
     gradient=NotDifferentiable("its result is bool"),
     samples=[

@@ -19,6 +19,7 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..math.complex import conj
@@ -27,6 +28,8 @@ from ..support.array_library import add_at
 from ..support.bounds import check_bounds
 from ..support.common import size_along
 from ..support.literals import c128, f32, f64, i32, i64
+from ..support.vectorizing.families import one_by_one
+from ..support.vectorizing.indexing import sparse_product_examples
 from .sparse_tensor import as_sparse
 
 _PLACES = i64([[0, 1], [2, 0], [0, 0], [2, 1]])
@@ -127,7 +130,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.NUMERIC, "J": dtypes.INDEX},
     attrs={"adjoint": False},
     shape=_product_shape,
-    rules=[Elements(_sparse_product_elements), ReadsValues()],
+    rules=[Vectorize(sparse_product_examples), Elements(_sparse_product_elements), ReadsValues()],
     kernel=_multiply_sparse,
     gradient=_product_gradient,
     samples=[
@@ -201,7 +204,7 @@ define(
     "indices: I, x: T, y: T -> elements: T",
     where={"I": dtypes.INDEX, "T": dtypes.NUMERIC},
     shape=_sampled_shape,
-    rules=[Elements(lambda indices, x, y: indices.shape[0] * x.shape[-1]), ReadsValues()],
+    rules=[Vectorize(one_by_one), Elements(lambda indices, x, y: indices.shape[0] * x.shape[-1]), ReadsValues()],
     kernel=_compute_sampled_product,
     gradient=_sampled_gradient,
     samples=[

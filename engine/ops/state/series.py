@@ -30,6 +30,7 @@ from ...ir.structured import saved_value
 from ...ir.traits import Effect, Role
 from ...kernels.scheduler.series import Series
 from ..support.arguments import shape_in
+from ..support.tangents import LINEAR_IN_FIRST, SUM
 
 _BY_WALK = NotDifferentiable("the reverse walk pairs reads with writes of a series")
 
@@ -84,7 +85,7 @@ define(
     "series: series, index: host int64 -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False, "last": False},
     shape=_slot_shape,
-    rules=[ShapeVector(_saved_static_shape), Reread(), RunsAs("READ")],
+    rules=[ShapeVector(_saved_static_shape), Reread(), RunsAs("READ"), LINEAR_IN_FIRST],
     role=Role.SERIES_READ,
     kernel=None,
     gradient=_BY_WALK,
@@ -102,7 +103,7 @@ define(
     "series: series, index: host int64, shape: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED},
     shape=lambda op: static_shape(op.inputs[2]),
-    rules=[Elements(shape_in(2)), Reread(), RunsAs("READ")],
+    rules=[Elements(shape_in(2)), Reread(), RunsAs("READ"), LINEAR_IN_FIRST],
     role=Role.SERIES,
     kernel=_read_or_zeros,
     gradient=_BY_WALK,
@@ -120,7 +121,7 @@ define(
     "series: series, index: host int64 -> value: series",
     shape=lambda op: SCALAR,
     role=Role.SERIES,
-    rules=[Reread(), RunsAs("READ_NESTED")],
+    rules=[Reread(), RunsAs("READ_NESTED"), LINEAR_IN_FIRST],
     kernel=_series_or_empty,
     gradient=_BY_WALK,
 )
@@ -131,7 +132,7 @@ define(
     where={"T": dtypes.ALL},
     shape=lambda op: op.inputs[0].shape,
     role=Role.MAYBE_GET,
-    rules=[Reread()],
+    rules=[Reread(), LINEAR_IN_FIRST],
     kernel=lambda xp, x: x,
     gradient=_BY_WALK,
 )
@@ -168,6 +169,7 @@ define(
     role=Role.SERIES,
     kernel=_compute_series_add,
     gradient=_BY_WALK,
+    rules=[SUM],
 )
 
 
@@ -186,6 +188,7 @@ define(
     role=Role.SERIES,
     kernel=_compute_series_sum,
     gradient=_BY_WALK,
+    rules=[LINEAR_IN_FIRST],
 )
 
 
@@ -203,6 +206,7 @@ define(
     role=Role.SERIES,
     kernel=_compute_series_sum_series,
     gradient=_BY_WALK,
+    rules=[LINEAR_IN_FIRST],
 )
 
 
@@ -221,39 +225,43 @@ define(
     role=Role.SERIES,
     kernel=_compute_series_spread,
     gradient=_BY_WALK,
+    rules=[LINEAR_IN_FIRST],
 )
 
 
 def _concat_shape(op: Operation) -> Shape:
     """Return the shape of concatenated rows, from the attribute `shape` of the rows of one slot."""
-    rows = Shape(op.attrs["shape"])
-    return rows if rows.rank is None else Shape([None]) + rows[1:]
+    rows, axis = Shape(op.attrs["shape"]), op.attrs["axis"]
+    return rows if rows.rank is None else rows[:axis] + Shape([None]) + rows[axis + 1 :]
 
 
-def _compute_series_concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any) -> Any:
-    """Concatenate the slots along dimension 0; without slots, return no rows of the shape ``like[1:]``."""
+def _compute_series_concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any, axis: int) -> Any:
+    """Concatenate the slots along an axis; without slots, return no rows, of the other sizes of `like`."""
     rows = [series.get(index) for index in series.indices()]
-    return xp.concatenate(rows) if rows else xp.zeros((0, *map(int, like[1:])), dtype.numpy)
+    if rows:
+        return xp.concatenate(rows, axis)
+    return xp.zeros(tuple(0 if i == axis else int(n) for i, n in enumerate(like)), dtype.numpy)
 
 
 define(
     "SeriesConcat",
     "series: series, like: host int32 -> value: @dtype",
-    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    attrs={"dtype": REQUIRED, "shape": Shape(None), "axis": 0},
     shape=_concat_shape,
     role=Role.SERIES,
     kernel=_compute_series_concat,
     gradient=_BY_WALK,
+    rules=[LINEAR_IN_FIRST],
 )
 
 
-def _compute_series_split(xp: Any, rows: Any, like: Any) -> Any:
-    """Split rows into the slots of the series `like`, as many rows for each slot as the slot has in `like`."""
+def _compute_series_split(xp: Any, rows: Any, like: Any, axis: int, like_axis: int) -> Any:
+    """Split rows along an axis into the slots of the series `like`, as many for each as the slot has in `like`."""
     parts, start = Series(), 0
     # In slot order, as `_compute_series_concat` joined the rows.
     for index in sorted(like.indices()):
-        stop = start + len(like.get(index))
-        parts.put(index, rows[start:stop])
+        stop = start + like.get(index).shape[like_axis]
+        parts.put(index, rows[(slice(None),) * axis + (slice(start, stop),)])
         start = stop
     return parts
 
@@ -261,8 +269,10 @@ def _compute_series_split(xp: Any, rows: Any, like: Any) -> Any:
 define(
     "SeriesSplit",
     "rows: T, like: series -> parts: series",
+    attrs={"axis": 0, "like_axis": 0},
     shape=lambda op: SCALAR,
     role=Role.SERIES,
     kernel=_compute_series_split,
     gradient=_BY_WALK,
+    rules=[LINEAR_IN_FIRST],
 )

@@ -16,11 +16,13 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
 from ..support.common import same_as
 from ..support.interpreter import iterate_elements
 from ..support.literals import c128, f32, f64, flags, i32, i64
+from ..support.vectorizing.families import pointwise
 from .elementwise import STRINGS, string_array
 from .kernels import kernel_for_each, make_numbers, make_strings, python_calls
 
@@ -51,7 +53,7 @@ define(
     "input: host string -> output: host @dtype",
     attrs={"dtype": dtypes.float32},
     shape=same_as(0),
-    rules=[ReadsValues(), Elements(python_calls)],
+    rules=[Vectorize(pointwise), ReadsValues(), Elements(python_calls)],
     kernel=_to_number,
     gradient=STRINGS,
     samples=[
@@ -117,7 +119,7 @@ define(
     where={"T": (dtypes.bool_, *dtypes.NUMERIC)},
     attrs={"form": REQUIRED},
     shape=same_as(0),
-    rules=[Elements(python_calls)],
+    rules=[Vectorize(pointwise), Elements(python_calls)],
     kernel=_as_string,
     gradient=NotDifferentiable("its result is strings"),
     samples=[
@@ -226,7 +228,7 @@ define(
     "input: host string -> output: host string",
     attrs={"pad": False},
     shape=same_as(0),
-    rules=[Elements(python_calls)],
+    rules=[Vectorize(pointwise), Elements(python_calls)],
     kernel=lambda xp, x, pad: kernel_for_each(lambda text: _encode_text(text, pad))(xp, x),
     gradient=STRINGS,
     samples=[
@@ -240,7 +242,7 @@ define(
     "DecodeBase64",
     "input: host string -> output: host string",
     shape=same_as(0),
-    rules=[ReadsValues(), Elements(python_calls)],
+    rules=[Vectorize(pointwise), ReadsValues(), Elements(python_calls)],
     kernel=kernel_for_each(_decode_text),
     gradient=STRINGS,
     samples=[Sample([string_array([["YQ", "YQ=="], ["Pz5-w78", ""]])], string_array([["a", "a"], ["?>~ÿ", ""]]))],
@@ -308,7 +310,7 @@ define(
     "input: host string -> bucket: host int64",
     attrs={"num_buckets": REQUIRED},
     shape=same_as(0),
-    rules=[Elements(python_calls)],
+    rules=[Vectorize(pointwise), Elements(python_calls)],
     kernel=_compute_hash_bucket,
     gradient=STRINGS,
     samples=[

@@ -13,11 +13,13 @@ from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor, one_of
 from ..support.common import broadcast_all, same_as
 from ..support.interpreter import iterate_elements
 from ..support.literals import i32, i64
+from ..support.vectorizing.families import pointwise
 from .kernels import cut_text, kernel_for_each, make_numbers, make_strings, python_calls
 
 STRINGS = NotDifferentiable("strings have no gradient")
@@ -50,7 +52,7 @@ define(
     "input: host string -> length: host int32",
     attrs={"unit": "BYTE"},
     shape=same_as(0),
-    rules=[Elements(python_calls)],
+    rules=[Vectorize(pointwise), Elements(python_calls)],
     kernel=_compute_length,
     gradient=STRINGS,
     samples=[
@@ -95,7 +97,7 @@ define(
     "input: host string -> output: host string",
     attrs={"case": REQUIRED},
     shape=same_as(0),
-    rules=[Elements(python_calls)],
+    rules=[Vectorize(pointwise), Elements(python_calls)],
     kernel=lambda xp, x, case: kernel_for_each(_CASES[case])(xp, x),
     gradient=STRINGS,
     samples=[
@@ -176,7 +178,7 @@ define(
     "StringStrip",
     "input: host string -> output: host string",
     shape=same_as(0),
-    rules=[Elements(python_calls)],
+    rules=[Vectorize(pointwise), Elements(python_calls)],
     kernel=kernel_for_each(lambda text: text.strip(_WHITESPACE)),
     gradient=STRINGS,
     samples=[
@@ -222,7 +224,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"unit": "BYTE"},
     shape=broadcast_all,
-    rules=[ReadsValues(), Elements(python_calls)],
+    rules=[Vectorize(pointwise), ReadsValues(), Elements(python_calls)],
     kernel=_compute_substr,
     gradient=STRINGS,
     samples=[

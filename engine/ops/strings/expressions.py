@@ -12,10 +12,12 @@ from ...ir.apply import apply
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.rules.kernels import Elements
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.common import same_as
 from ..support.interpreter import iterate_elements
 from ..support.literals import flags
+from ..support.vectorizing.families import pointwise
 from .elementwise import STRINGS, string_array
 from .kernels import make_numbers, make_strings, python_calls, replace_matches
 
@@ -60,7 +62,7 @@ define(
     "input: host string -> output: host string",
     attrs={"pattern": REQUIRED, "rewrite": REQUIRED, "replace_global": True},
     shape=same_as(0),
-    rules=[Elements(python_calls)],
+    rules=[Vectorize(pointwise), Elements(python_calls)],
     kernel=_compute_replace,
     gradient=STRINGS,
     samples=[
@@ -128,7 +130,7 @@ define(
     "input: host string -> output: host bool",
     attrs={"pattern": REQUIRED},
     shape=same_as(0),
-    rules=[Elements(python_calls)],
+    rules=[Vectorize(pointwise), Elements(python_calls)],
     kernel=_full_match,
     gradient=STRINGS,
     samples=[

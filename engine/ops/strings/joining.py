@@ -17,11 +17,14 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.rules.kernels import Elements, ReadsValues
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..math.reductions import AXES, reduced_axes, reduced_shape
 from ..support.arguments import static_ints
 from ..support.interpreter import iterate_elements, repeated_numbers
 from ..support.literals import i64
+from ..support.vectorizing.families import one_by_one
+from ..support.vectorizing.shapes import reduce_join_examples
 from .elementwise import STRINGS, string_array
 from .kernels import join_texts, make_string_vector, make_strings, python_calls, split_text
 
@@ -83,7 +86,7 @@ define(
     "inputs: host string -> output: host string",
     attrs={**AXES, "separator": ""},
     shape=_joined_shape,
-    rules=[Elements(python_calls)],
+    rules=[Vectorize(reduce_join_examples), Elements(python_calls)],
     kernel=_compute_reduce_join,
     gradient=STRINGS,
     samples=[
@@ -193,7 +196,7 @@ define(
     "source: host string -> indices: host int64, values: host string, dense_shape: host int64",
     attrs={"sep": " ", "skip_empty": True},
     shape=_split_shape,
-    rules=[ReadsValues(), Elements(python_calls)],
+    rules=[Vectorize(one_by_one), ReadsValues(), Elements(python_calls)],
     kernel=_compute_split,
     gradient=STRINGS,
     samples=[

@@ -81,11 +81,6 @@ def to_known_shape(op: Operation, varying: Sequence[bool]) -> Batched | None:
     return lambda builder, operands: [emit_reshape(builder, operands[0], [-1, *shape.as_tuple()])]
 
 
-def whole_rows(spec: tuple[Any, ...]) -> bool:
-    """True if an index expression, after its first index, takes all of the remaining dimensions."""
-    return all(part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in spec[1:])
-
-
 def emit_transpose(builder: Builder, x: Tensor) -> Tensor:
     """Emit, by `builder`, the transposes of `x`, a stack of matrices."""
     return builder.tensor("Transpose", x, perm=(0, 2, 1))

@@ -1,10 +1,11 @@
-"""Declaration of families of elementwise operations: a call makes a definition and its public function."""
+"""Declaration of families of elementwise operations: an object declares a type and its public function."""
 
 from __future__ import annotations
 
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -17,10 +18,13 @@ from ...ir.apply import apply
 from ...ir.definition import Kernel, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch
+from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from .batching import batch_pointwise
 from .common import broadcast_all, same_as, sum_to
 from .shape_equality import BINARY, UNARY, keeps_shape
+from .tangents import DIAGONAL
+from .vectorizing.families import pointwise
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,108 +60,132 @@ def is_sparse(x: Any) -> bool:
     return hasattr(x, "with_values") and hasattr(x, "dense_shape")
 
 
-def declare_unary(
-    type: str,
-    function: str,
-    summary: str,
-    *,
-    kernel: Kernel,
-    gradient: Callable[[Tensor, Tensor, Tensor], Tensor] | NotDifferentiable,
-    samples: Sequence[Sample],
-    where: tuple[DType, ...] = dtypes.DIFFERENTIABLE,
-    output: str = "T",
-    on_host: bool = False,
-    rules: Sequence[object] = (),
-    keeps_zero: bool = False,
-    examples: Mapping[str, str] | None = None,
-) -> Unary:
-    """Declare an elementwise operation of one operand.
+@dataclass(frozen=True)
+class _Elementwise:
+    """Declaration of an elementwise operation type and its public function.
 
-    Parameters
+    Attributes
     ----------
     type, function, summary : str
         The operation type, the name of its public function, and the first line of the function's docstring.
     kernel, samples, rules
         As in `define`.
+    output : str
+        Type expression of the result.
+    examples : mapping of str to str, optional
+        For the docstring: arguments, as a call is written, and Python's output of the result.
+    """
+
+    type: str
+    function: str
+    summary: str
+    _: KW_ONLY
+    kernel: Kernel
+    samples: Sequence[Sample]
+    output: str = "T"
+    rules: Sequence[object] = ()
+    examples: Mapping[str, str] | None = None
+
+    def _publish(self, function: F, family: Family) -> F:
+        """Set the name, module and docstring of the public function, and publish the function."""
+        # Two frames up: the module of the declaration.
+        function.__module__ = sys._getframe(2).f_globals["__name__"]
+        shown = show_calls(self.function, self.examples) if self.examples else ""
+        return entry.public(family.complete(name_function(function, self.function, self.summary), shown))
+
+
+@dataclass(frozen=True)
+class UnaryOperation(_Elementwise):
+    """Declaration of an elementwise operation of one operand.
+
+    Attributes
+    ----------
     gradient : callable or NotDifferentiable
         ``gradient(x, y, g)`` returns the cotangent of the operand `x` from the result `y` and its cotangent `g`.
     where : tuple of DType
         Dtypes of the operand.
-    output : str
-        Type expression of the result.
     on_host : bool
         Whether the operation, missing in CuPy, runs in host memory.
     keeps_zero : bool
         Whether 0 becomes 0: then the function accepts sparse tensors too.
-    examples : mapping of str to str, optional
-        For the docstring: arguments, as a call is written, and Python's output of the result.
-
-    Returns
-    -------
-    Unary
-        The public function ``function(x, name=None)``.
     """
-    UNARY.add(type)
-    memory = "host " if on_host else ""
-    define(
-        type,
-        f"x: {memory}T -> y: {memory}{output}",
-        where={"T": where},
-        shape=same_as(0),
-        rules=[Batch(batch_pointwise), *rules],
-        kernel=kernel,
-        samples=samples,
-        gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
-    )
 
-    def public(x: Any, name: str | None = None) -> Tensor:
-        # A function of the value 0 at 0 leaves all places without a value as they are.
-        if keeps_zero and is_sparse(x):
-            return x.with_values(apply(type, x.values, name=name))  # type: ignore[no-any-return]
-        return apply(type, x, name=name)
+    _: KW_ONLY
+    gradient: Callable[[Tensor, Tensor, Tensor], Tensor] | NotDifferentiable
+    where: tuple[DType, ...] = dtypes.DIFFERENTIABLE
+    on_host: bool = False
+    keeps_zero: bool = False
 
-    operand = f"Tensor{' or SparseTensor' if keeps_zero else ''} of {describe_dtypes(where)}"
-    family = Family({"x": operand, **_NAME}, f"Tensor\n    {_RESULTS[output]} and its shape.", _RAISES)
-    return _publish(public, function, summary, family, examples)
+    def declare_type(self) -> Unary:
+        """Declare the type; return the public function ``function(x, name=None)``."""
+        UNARY.add(self.type)
+        memory, gradient = "host " if self.on_host else "", self.gradient
+        define(
+            self.type,
+            f"x: {memory}T -> y: {memory}{self.output}",
+            where={"T": self.where},
+            shape=same_as(0),
+            rules=[Batch(batch_pointwise), Vectorize(pointwise), DIAGONAL, *self.rules],
+            kernel=self.kernel,
+            samples=self.samples,
+            gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
+        )
+        type, keeps_zero = self.type, self.keeps_zero
+
+        def public(x: Any, name: str | None = None) -> Tensor:
+            # A function of the value 0 at 0 leaves all places without a value as they are.
+            if keeps_zero and is_sparse(x):
+                return x.with_values(apply(type, x.values, name=name))  # type: ignore[no-any-return]
+            return apply(type, x, name=name)
+
+        operand = f"Tensor{' or SparseTensor' if keeps_zero else ''} of {describe_dtypes(self.where)}"
+        family = Family({"x": operand, **_NAME}, f"Tensor\n    {_RESULTS[self.output]} and its shape.", _RAISES)
+        return self._publish(public, family)
 
 
-def declare_binary(
-    type: str,
-    function: str,
-    summary: str,
-    *,
-    kernel: Kernel,
-    gradient: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | NotDifferentiable,
-    samples: Sequence[Sample],
-    where: tuple[DType, ...] = dtypes.NUMERIC,
-    output: str = "T",
-    shape: Callable[[Operation], Any] = broadcast_all,
-    rules: Sequence[object] = (),
-    examples: Mapping[str, str] | None = None,
-) -> Binary:
-    """Declare an elementwise operation of two broadcast operands; see :func:`declare_unary`.
+@dataclass(frozen=True)
+class BinaryOperation(_Elementwise):
+    """Declaration of an elementwise operation of two broadcast operands.
 
-    ``gradient(x, y, z, g)`` returns a cotangent of the broadcast shape for each operand, which is summed
-    down to the operand's shape here.
+    Attributes
+    ----------
+    gradient : callable or NotDifferentiable
+        ``gradient(x, y, z, g)`` returns a cotangent of the broadcast shape for each operand, which is summed down to
+        the operand's shape here.
+    where : tuple of DType
+        Dtypes of the operands.
+    shape : callable
+        As in `define`.
     """
-    BINARY.add(type)
-    define(
-        type,
-        f"x: T, y: T -> z: {output}",
-        where={"T": where},
-        shape=shape,
-        rules=[Batch(batch_pointwise), *rules],
-        kernel=kernel,
-        gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient),
-        samples=samples,
-    )
 
-    def public(x: Any, y: Any, name: str | None = None) -> Tensor:
-        return apply(type, x, y, name=name)
+    _: KW_ONLY
+    gradient: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | NotDifferentiable
+    where: tuple[DType, ...] = dtypes.NUMERIC
+    shape: Callable[[Operation], Any] = broadcast_all
 
-    operands = f"Tensor of {describe_dtypes(where)}\n    Same dtype; shapes broadcast."
-    family = Family({"x, y": operands, **_NAME}, f"Tensor\n    {_RESULTS[output]} and broadcast shape.", _RAISES)
-    return _publish(public, function, summary, family, examples)
+    def declare_type(self) -> Binary:
+        """Declare the type; return the public function ``function(x, y, name=None)``."""
+        BINARY.add(self.type)
+        type, gradient = self.type, self.gradient
+        define(
+            type,
+            f"x: T, y: T -> z: {self.output}",
+            where={"T": self.where},
+            shape=self.shape,
+            rules=[Batch(batch_pointwise), Vectorize(pointwise), *self.rules],
+            kernel=self.kernel,
+            gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient),
+            samples=self.samples,
+        )
+
+        def public(x: Any, y: Any, name: str | None = None) -> Tensor:
+            return apply(type, x, y, name=name)
+
+        operands = f"Tensor of {describe_dtypes(self.where)}\n    Same dtype; shapes broadcast."
+        family = Family(
+            {"x, y": operands, **_NAME}, f"Tensor\n    {_RESULTS[self.output]} and broadcast shape.", _RAISES
+        )
+        return self._publish(public, family)
 
 
 def _unary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], list[Any]]:
@@ -177,14 +205,6 @@ def _binary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], 
 def describe_dtypes(where: tuple[DType, ...]) -> str:
     """Return the name of a group of dtypes in prose."""
     return _DTYPES.get(where) or "dtype " + " or ".join(d.name for d in where)
-
-
-def _publish(function: F, name: str, summary: str, family: Family, examples: Mapping[str, str] | None) -> F:
-    """Set the name, module and docstring of a family's public function, and publish the function."""
-    # Two frames up: the module that called `declare_unary` or `declare_binary`.
-    function.__module__ = sys._getframe(2).f_globals["__name__"]
-    shown = show_calls(name, examples) if examples else ""
-    return entry.public(family.complete(name_function(function, name, summary), shown))
 
 
 def keep_dtype(kernel: Kernel) -> Kernel:

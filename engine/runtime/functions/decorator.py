@@ -7,13 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from ...ir.graph import Graph
+from ...ir.misuse import refuses_misuse
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.typed import Array, Fetchable, NamedFields
 from ..session.session import Session
 from ..session.sync import SyncSession
 from .calls import Call
-from .function import MOST_TRACES, Function
+from .function import Function
+from .options import MOST_TRACES, FunctionOptions
 
 if TYPE_CHECKING:
     from .calls import DictCall, ListCall, PairCall, TensorCall, TripleCall
@@ -22,7 +24,7 @@ P = ParamSpec("P")
 K = TypeVar("K")
 
 
-class FunctionOptions(TypedDict, total=False):
+class FunctionKwargs(TypedDict, total=False):
     """Keyword arguments of `function`."""
 
     graph: Graph | None
@@ -61,34 +63,35 @@ class Decorator(Protocol):
 
 
 @overload
-def function(function: Callable[P, NamedFields], **options: Unpack[FunctionOptions]) -> Function[P, Any, Any]: ...
+def function(function: Callable[P, NamedFields], **options: Unpack[FunctionKwargs]) -> Function[P, Any, Any]: ...
 @overload
 def function(
-    function: Callable[P, Fetchable[Array]], **options: Unpack[FunctionOptions]
+    function: Callable[P, Fetchable[Array]], **options: Unpack[FunctionKwargs]
 ) -> Function[P, Array, TensorCall[Array]]: ...
 @overload
-def function(function: Callable[P, Operation], **options: Unpack[FunctionOptions]) -> Function[P, None, Call[None]]: ...
+def function(function: Callable[P, Operation], **options: Unpack[FunctionKwargs]) -> Function[P, None, Call[None]]: ...
 @overload
 def function(
-    function: Callable[P, tuple[Fetchable[Array], Fetchable[Array]]], **options: Unpack[FunctionOptions]
+    function: Callable[P, tuple[Fetchable[Array], Fetchable[Array]]], **options: Unpack[FunctionKwargs]
 ) -> Function[P, tuple[Array, Array], PairCall[tuple[Array, Array]]]: ...
 @overload
 def function(
     function: Callable[P, tuple[Fetchable[Array], Fetchable[Array], Fetchable[Array]]],
-    **options: Unpack[FunctionOptions],
+    **options: Unpack[FunctionKwargs],
 ) -> Function[P, tuple[Array, Array, Array], TripleCall[tuple[Array, Array, Array]]]: ...
 @overload
 def function(
-    function: Callable[P, list[Tensor]], **options: Unpack[FunctionOptions]
+    function: Callable[P, list[Tensor]], **options: Unpack[FunctionKwargs]
 ) -> Function[P, list[Array], ListCall[list[Array]]]: ...
 @overload
 def function(
-    function: Callable[P, dict[K, Tensor]], **options: Unpack[FunctionOptions]
+    function: Callable[P, dict[K, Tensor]], **options: Unpack[FunctionKwargs]
 ) -> Function[P, dict[K, Array], DictCall[K, dict[K, Array]]]: ...
 @overload
-def function(function: Callable[P, Any], **options: Unpack[FunctionOptions]) -> Function[P, Any, Any]: ...
+def function(function: Callable[P, Any], **options: Unpack[FunctionKwargs]) -> Function[P, Any, Any]: ...
 @overload
-def function(**options: Unpack[FunctionOptions]) -> Decorator: ...
+def function(**options: Unpack[FunctionKwargs]) -> Decorator: ...
+@refuses_misuse
 def function(
     function: Callable[..., Any] | None = None,
     *,
@@ -159,14 +162,7 @@ def function(
     >>> asyncio.run(main())
     111
     """
-    options: dict[str, Any] = {
-        "graph": graph,
-        "session": session,
-        "input_signature": input_signature,
-        "static_argnames": static_argnames,
-        "max_traces": max_traces,
-        "blocking": blocking,
-    }
+    options = FunctionOptions(graph, session, input_signature, static_argnames, max_traces, blocking)
     if function is None:
-        return partial(Function, **options)
-    return Function(function, **options)
+        return partial(Function, options=options)
+    return Function(function, options)

@@ -14,6 +14,7 @@ from ...ir.tensor import Tensor
 from ...ir.typed import Array
 from ...ops.control.placeholders import identity
 from .function import Function
+from .options import DEFAULTS
 
 if TYPE_CHECKING:
     from .calls import ValueCall
@@ -163,7 +164,7 @@ def _require_scalar(value: Tensor) -> None:
 
 def _with_options_of(function: Callable[..., Any], differentiated: Callable[P, Any]) -> Function[P, Any, Any]:
     """Return a Function of `differentiated`, with the options of `function` if also a Function."""
-    return Function(differentiated, **(function.options if isinstance(function, Function) else {}))
+    return Function(differentiated, function.options if isinstance(function, Function) else DEFAULTS)
 
 
 def _require_function(function: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial, update_wrapper
 from types import MethodType
@@ -28,12 +28,12 @@ from ..steps.under_way import UnderWay
 from .arguments import Arguments, Parameters, describe_changes
 from .calls import Call
 from .concrete import ConcreteFunction
+from .options import DEFAULTS, FunctionOptions
 from .sessions import FunctionState, default_session, state_of
 
 _logger = logging.getLogger("tagloom")
 _MANY = 8  # traces of a function; beyond, every doubling is logged as a warning: traces 9, 17, 33, ...
 _common = Graph()  # shared by functions made while no graph is open, so they may call each other
-MOST_TRACES = 128  # traces kept by a function; each takes some 200 KB with its compiled step
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -67,13 +67,7 @@ class Function(Generic[P, V_co, C_co]):
     def __init__(
         self,
         function: Callable[P, Any],
-        *,
-        graph: Graph | None = None,
-        session: Session | SyncSession | None = None,
-        input_signature: Sequence[Any] | None = None,
-        static_argnames: str | Sequence[str] = (),
-        max_traces: int = MOST_TRACES,
-        blocking: bool | None = None,
+        options: FunctionOptions = DEFAULTS,
     ) -> None:
         if not callable(function):
             raise GraphError(
@@ -82,24 +76,17 @@ class Function(Generic[P, V_co, C_co]):
                 got=repr(function),
                 hint="tagloom.function(lambda x: x * 2), or @tagloom.function above a def",
             )
-        self.options: dict[str, Any] = {
-            "graph": graph,
-            "session": session,
-            "input_signature": input_signature,
-            "static_argnames": static_argnames,
-            "max_traces": max_traces,
-            "blocking": blocking,
-        }
+        self.options: FunctionOptions = options
         update_wrapper(self, function)
         self.python_function = function
         self._name = getattr(function, "__name__", type(function).__name__).strip("<>")
-        self._parameters = Parameters(function, input_signature, static_argnames)
-        self.graph: Graph = _graph_of(graph, session)
-        self._session = session
+        self._parameters = Parameters(function, options.input_signature, options.static_argnames)
+        self.graph: Graph = _graph_of(options.graph, options.session)
+        self._session = options.session
         self._scope = FunctionScope(self._name)
         self.traces: int = 0
-        self._most_traces = _checked_max_traces(max_traces)
-        self._blocking = blocking
+        self._most_traces = _checked_max_traces(options.max_traces)
+        self._blocking = options.blocking
         self._concrete: OrderedDict[Any, ConcreteFunction] = OrderedDict()  # the most recently used trace last
         self._tracing: UnderWay[ConcreteFunction] = UnderWay()
         self._newest_arguments: dict[str, str] = {}  # descriptions of the newest trace's arguments, for the log
@@ -118,7 +105,7 @@ class Function(Generic[P, V_co, C_co]):
         """Return the function bound to an object, with traces and variables of its own."""
         if instance is None:
             return self
-        bound: Function[..., Any, Any] = Function(MethodType(self.python_function, instance), **self.options)
+        bound: Function[..., Any, Any] = Function(MethodType(self.python_function, instance), self.options)
         vars(instance)[self.python_function.__name__] = bound  # later look-ups find the same bound function
         return bound
 

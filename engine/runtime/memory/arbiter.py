@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from itertools import count
 
 from ...kernels.memory.pool import MemoryLimitError, Pool
 from ..devices.device_values import forget_constants
 from ..devices.session_devices import SessionDevice
 from . import waits
-from .claims import MemoryClaim, StepPeaks, around, find_refusing_pool
+from .claims import NUMBERS, MemoryClaim, StepPeaks, around, find_refusing_pool
 from .sharing import MemorySharing
 from .waits import Outliving, RunningStep
 
@@ -24,7 +23,6 @@ _SECONDS = 0.01  # between two looks at threads whose kernels outlive their step
 _STALLED_SECONDS = 1.0  # without progress of any step, after which the steps count as waiting for each other
 _LATE_SECONDS = 5.0  # without progress, after which functions of steps count as waiting for the steps in line
 _log = logging.getLogger("tagloom")
-_number = count()  # of the steps of all sessions, in the order in which they began
 
 
 class MemoryArbiter:
@@ -90,7 +88,7 @@ class MemoryArbiter:
         """
         if self.sharing.is_shared:
             self.sharing.bind_loop()
-        self._running[execution] = next(_number)
+        self._running[execution] = next(NUMBERS)
         if self.sharing.is_shared:
             self.sharing.check_loops()  # after the registration, so that of two loops at once either sees the other
 
@@ -142,7 +140,7 @@ class MemoryArbiter:
             self.sharing.bind_loop()
             self.sharing.check_loops()
         # A step run by a function of another step is free: the outer step could not end before it.
-        return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()), what, whole, priority)
+        return MemoryClaim(fed, peaks, is_light or bool(around.get()), what, whole, priority)
 
     def enter(self, claim: MemoryClaim) -> None:
         """Note the begin of a step for which no memory is reserved beyond the bytes held."""

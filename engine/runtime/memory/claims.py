@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from itertools import count
 from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
@@ -22,6 +23,8 @@ from ...kernels.memory.pool import Pool, SharedLimit
 Bytes = dict[Pool, int]
 Bound = Pool | SharedLimit  # owner of a limit: a device's pool, or the limit shared by several devices
 _NAMED = 3  # operations that a text names
+
+NUMBERS = count()  # of claims and steps of all sessions, in the order of their creation
 
 # Claims of the calling steps, outermost first: a step run by a function of a step must not wait for the outer step.
 around: ContextVar[tuple[MemoryClaim, ...]] = ContextVar("tagloom_memory_claims", default=())
@@ -98,8 +101,6 @@ class MemoryClaim:
 
     Parameters
     ----------
-    number : int
-        Number of the claim, over all sessions, in the order of their creation.
     fed : dict of Pool to list
         Arrays charged to each device as the step begins.
     peaks : StepPeaks or None
@@ -117,6 +118,8 @@ class MemoryClaim:
 
     Attributes
     ----------
+    number : int
+        Number of the claim, over all sessions, in the order of their creation.
     needs : dict of Pool to int, or None
         Expected peak of the step in bytes, feeds included; None if unknown.
     is_begun : bool
@@ -162,7 +165,6 @@ class MemoryClaim:
 
     def __init__(
         self,
-        number: int,
         fed: dict[Pool, list[object]],
         peaks: StepPeaks | None,
         is_free: bool = False,
@@ -173,7 +175,7 @@ class MemoryClaim:
         self.what: str = what
         self.whole: MemoryClaim | None = whole
         self.parts: list[tuple[Pool, ref[np.ndarray[Any, Any]]]] = []
-        self.number: int = number
+        self.number: int = next(NUMBERS)
         self.priority: int = priority
         self._fed: dict[Pool, list[object]] = fed
         self.constants: Mapping[Pool, list[object]] = {}

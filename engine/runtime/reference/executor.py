@@ -68,6 +68,19 @@ class Iteration:
 
 
 @dataclass
+class NodeInstance:
+    """Operation instance that has started: a node in an iteration, with its inputs."""
+
+    target: int
+    node: Node
+    frame: Frame
+    iteration: int
+    values: list[Any]
+    dead: bool
+    name: str
+
+
+@dataclass
 class Instance:
     """First argument of a stateful kernel: the operation instance of the call."""
 
@@ -201,43 +214,41 @@ class ReferenceMachine:
         iteration = frame.iterations[i]
         iteration.fired.add(target)  # [8]
         iteration.outstanding += 1
-        name = instance_name(self.plan.nodes[target].name, frame.path, i)
-        task = asyncio.get_running_loop().create_task(
-            self._run_instance(target, frame, i, values, dead, name), name=name
-        )
+        node = self.plan.nodes[target]
+        name = instance_name(node.name, frame.path, i)
+        started = NodeInstance(target, node, frame, i, values, dead, name)
+        task = asyncio.get_running_loop().create_task(self._run_instance(started), name=name)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     # ---- evaluation
 
-    async def _run_instance(self, target: int, frame: Frame, i: int, values: list[Any], dead: bool, name: str) -> None:
+    async def _run_instance(self, instance: NodeInstance) -> None:
         """Evaluate an instance and propagate its outputs; the first error becomes the step's failure."""
         for _ in range(self.random.randrange(4) if self.random else 0):
             await asyncio.sleep(0)
-        node = self.plan.nodes[target]
         if self.failure is not None:
             return
         begin = monotonic_ns()
         try:
-            outputs = await self._evaluate_node(target, node, frame, i, values, dead, name)
+            outputs = await self._evaluate_node(instance)
         except BaseException as error:
             if self.failure is None:  # [44]; a cancellation by `_cancel_and_join` is recorded too, and never read
-                self.failure = (target, name, error, [np.shape(v) for v in values])
+                self.failure = (instance.target, instance.name, error, [np.shape(v) for v in instance.values])
             return
         finally:
             if self.tracer is not None:
-                self.tracer.add(target, name, frame.path, i, begin, dead, self.root)
+                self.tracer.add(instance, begin, self.root)
         if self.failure is None:
-            self._propagate_outputs(target, node, frame, i, outputs, dead)
-            self._finish_instance(frame, i)
+            self._propagate_outputs(instance, outputs)
+            self._finish_instance(instance.frame, instance.iteration)
 
-    async def _evaluate_node(
-        self, target: int, node: Node, frame: Frame, i: int, values: list[Any], dead: bool, name: str
-    ) -> list[Any]:
+    async def _evaluate_node(self, instance: NodeInstance) -> list[Any]:
         """Return the outputs of an instance: DEAD for a dead instance, and on the branches that a Switch leaves out."""
+        node, frame, values, dead = instance.node, instance.frame, instance.values, instance.dead
         kind = node.kind
         if kind in (Kind.SWITCH, Kind.SWITCH_N) and frame.parent is None:
-            self.outcomes[target] = None if dead else values[1].item()
+            self.outcomes[instance.target] = None if dead else values[1].item()
         if kind is Kind.FETCH:
             self.fetches[node.index] = DEAD if dead else values[0]
             return []
@@ -261,16 +272,16 @@ class ReferenceMachine:
         elif kind is Kind.FEED:
             return [self.feeds[node.index]]
         elif kind is Kind.SERIES_PUSH:
-            frame.series[node.index].put(int(values[1]) if len(values) > 1 else i, values[0])
+            frame.series[node.index].put(int(values[1]) if len(values) > 1 else instance.iteration, values[0])
             return [np.zeros((), np.float32)]
         elif kind is Kind.SERIES_READ:
             value = values[0].get(int(values[1]))
             return [DEAD if value is None else value]
         elif kind is Kind.KERNEL:
-            return await self._compute_outputs(node, frame, i, values, name)
+            return await self._compute_outputs(instance)
         return values
 
-    async def _call_kernel(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:
+    async def _call_kernel(self, instance: NodeInstance, values: list[Any]) -> Any:
         """Call a kernel, and call it again after other instances have ended if its memory was refused.
 
         A refusal while all instances are parked raises NoRoom: no memory can be freed any more.
@@ -279,9 +290,9 @@ class ReferenceMachine:
         while True:
             refusals = 0 if pool is None else pool.refusals
             try:
-                return await self._await_outcome(node, frame, values, name)
+                return await self._await_outcome(instance, values)
             except MemoryError as error:
-                if pool is None or pool.refusals == refusals or not node.retry:
+                if pool is None or pool.refusals == refusals or not instance.node.retry:
                     raise
                 wanted = getattr(error, "wanted_bytes", pool.refused_bytes)  # an error from a thread carries the size
             ended = asyncio.get_running_loop().create_future()
@@ -290,16 +301,17 @@ class ReferenceMachine:
                 raise NoRoom(wanted, pool.used_bytes, pool.limit, pool.name, [], False)
             await ended
 
-    async def _await_outcome(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:
+    async def _await_outcome(self, instance: NodeInstance, values: list[Any]) -> Any:
         """Call a kernel, in a thread if the call is estimated long, and await an awaitable result."""
+        node = instance.node
         assert node.kernel is not None
         if self._takes_long(node, values):
             return await self.step.call_long(self.step.contexts.run, node.kernel, *values)
         result = self.step.contexts.run(node.kernel, *values)
         if inspect.isawaitable(result):
             if self.tracer is not None:
-                self.tracer.note_awaited(name)
-            with self.counts.count_awaited(frame):
+                self.tracer.note_awaited(instance.name)
+            with self.counts.count_awaited(instance.frame):
                 while inspect.isawaitable(result):
                     result = await result
                     if isinstance(result, Continuation):
@@ -318,11 +330,13 @@ class ReferenceMachine:
                 size += 8 * node.elements(*inputs)
         return size >= _LARGE
 
-    async def _compute_outputs(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
+    async def _compute_outputs(self, instance: NodeInstance) -> list[Any]:
         """Return the outputs of a kernel in the node's dtypes, checked by the guard."""
+        node, values = instance.node, instance.values
         if node.stateful:
-            values = [Instance(self.step, node.name, frame.id, i, name), *values]
-        result = await self._call_kernel(node, frame, values, name)
+            context = Instance(self.step, node.name, instance.frame.id, instance.iteration, instance.name)
+            values = [context, *values]
+        result = await self._call_kernel(instance, values)
         if not node.outputs:
             return []
         results = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -340,8 +354,10 @@ class ReferenceMachine:
 
     # ---- propagation
 
-    def _propagate_outputs(self, source: int, node: Node, frame: Frame, i: int, outputs: list[Any], dead: bool) -> None:
+    def _propagate_outputs(self, instance: NodeInstance, outputs: list[Any]) -> None:
         """Send outputs to consumers: in the child frame, the parent frame, the next iteration, or the same one."""
+        source, node, dead = instance.target, instance.node, instance.dead
+        frame, i = instance.frame, instance.iteration
         if node.kind is Kind.ENTER:  # [16, 29, 31]
             self._enter_frame(source, node, frame, i, DEAD if dead else outputs[0])
         elif node.kind is Kind.EXIT:

@@ -14,7 +14,7 @@ from ...kernels.scheduler.series import Series
 from ...kernels.scheduler.tracing import Recorder
 
 if TYPE_CHECKING:
-    from .executor import Frame
+    from .executor import Frame, NodeInstance
 
 _LOOKS = 16  # spans between two looks at the bytes in use and the iterations in flight
 
@@ -42,20 +42,20 @@ class ReferenceTracer:
         """Mark an instance as asynchronous."""
         self.awaited.add(name)
 
-    def add(self, node: int, name: str, path: str, iteration: int, begin: int, dead: bool, root: Frame) -> None:
+    def add(self, instance: NodeInstance, begin: int, root: Frame) -> None:
         """Record the span of an ended instance."""
         looks = self.spans % _LOOKS == 0  # walking all frames for every span would dominate the step
         self.spans += 1
-        awaited = name in self.awaited
-        self.awaited.discard(name)
+        awaited = instance.name in self.awaited
+        self.awaited.discard(instance.name)
         self.recorder.add(
             self.step,
-            node,
-            path,
-            iteration,
+            instance.target,
+            instance.frame.path,
+            instance.iteration,
             begin,
             monotonic_ns(),
-            dead=dead,
+            dead=instance.dead,
             awaited=awaited,
             holdings=self._measure_holdings(root) if looks else (-1, -1),
         )
@@ -71,7 +71,8 @@ class LoopCounts:
     def __init__(self, plan: Plan) -> None:
         self.nexts: list[list[int]] = [_next_iterations(plan, k) for k in range(len(plan.frames))]
         names = ("runs", "starts", "alive", "most", "held_back", "launches", "awaited", "queued", "blocked_on_memory")
-        zeros = dict.fromkeys((*names, "native_runs", "native_starts"), 0) | {"not_native": None, "called": ()}
+        zeros: dict[str, Any] = dict.fromkeys((*names, "native_runs", "native_starts"), 0)
+        zeros |= {"not_native": None, "called": (), "untraced": (), "traced": ()}
         self.counts: list[dict[str, Any]] = [{**zeros, "last": [0] * len(n)} for n in self.nexts]
         self.in_flight: int = 0
 

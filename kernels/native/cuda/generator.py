@@ -32,6 +32,7 @@ class _CudaC:
     adds_epilogues: bool = False
     calls_kernels: bool = False
     keeps_limits: bool = False
+    joins_elements: bool = False
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         return ()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @emits_code(Code.GET)
 def _emit_get(w: Writer, i: int, each: Instruction) -> None:
     """Load an element to a register."""
-    (handle, slot, count), (register,) = each.inputs, each.outputs
+    (handle, slot, *_, count), (register,) = each.inputs, each.outputs
     given, index, shape = w.given[handle], w.value(slot).code, w.element_shapes.get(handle)
     if given.dtype is None or given.dtype != w.dtype_of(register) or shape is None:
         raise NotWritten(f"{each.name} reads what has no shape or another dtype")

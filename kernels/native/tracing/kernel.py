@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
+from traceback import extract_tb
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ from .arrays import Filled, Traced, dispatch
 from .draws import TracedPhilox
 from .interface import Answers, Array, Asked, Tape, Untraceable
 
+_HERE = str(Path(__file__).parent)
 _ERRORS = (ValueError, LookupError, ArithmeticError)  # raised by kernels that refuse values
 _MOST_TRIES = 24  # of answers to the questions of a kernel
 _MAKERS = frozenset({"zeros", "empty", "ones"})
@@ -123,6 +126,14 @@ def _run_kernel(
     result = bind(TracedNumpy(tape) if any(changing) else np)(*given)
     results = list(result) if isinstance(result, (list, tuple)) else [result]
     return [_as_result(each, inputs) for each in results]
+
+
+def describe_failure(error: Exception) -> str:
+    """Return why a kernel was not traced: the line of the kernel that failed under tracing."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename.endswith(".py")]
+    line = next((frame.line for frame in reversed(frames) if not frame.filename.startswith(_HERE)), None)
+    cause = "" if isinstance(error, Untraceable) else f", which raises {type(error).__name__}"
+    return f"no step does `{line}`{cause}" if line else "no step does its kernel as a whole"
 
 
 def _as_result(result: Any, inputs: Sequence[Array]) -> Array:

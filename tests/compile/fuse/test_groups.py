@@ -220,7 +220,6 @@ def test_random_expressions_give_the_same(seed, columns):
     assert_same(fetches, feeds, [random.standard_normal(t.shape.as_tuple()).astype(np.float32) for t in feeds])
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("columns", [3, 130, 1500])
 @pytest.mark.parametrize("seed", range(10))
 def test_random_expressions_of_a_native_loop_give_the_same(graph, seed, columns):

@@ -116,7 +116,6 @@ def test_patterns_become_few_operations(build, forward, backward):
     assert_same([y, *gradients], feeds)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize(("build", "forward", "backward"), PATTERNS, ids=NAMES)
 @pytest.mark.parametrize("batch", [1, 2, 9])
 def test_the_batch_need_not_be_known(build, forward, backward, batch):

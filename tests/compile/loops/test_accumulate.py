@@ -39,7 +39,6 @@ def recurrent(rows, units, times, dtype="float32"):
     return feeds, [loss, *tg.gradients(loss, [w, x])]
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("times", [0, 1, 2, 7])
 @pytest.mark.parametrize(("rows", "units"), [(2, 3), (40, 50), (33, 200)])

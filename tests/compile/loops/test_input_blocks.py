@@ -63,7 +63,6 @@ def test_products_that_are_too_large_at_once_are_made_in_blocks():
     assert_same(fetches, feeds)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("count", [2, 3, 6, 7, 20])
 @pytest.mark.parametrize("swap", [False, True])
 def test_gradients_are_the_same_whatever_the_size(count, swap):

@@ -139,7 +139,6 @@ def assert_same(fetches, cell, settings=ON):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("batch", [BATCH, None])
 @pytest.mark.parametrize("spelling", LSTM + OTHERS)
 def test_the_state_alone_is_multiplied_in_the_loop(spelling, batch):
@@ -167,7 +166,6 @@ def test_weights_may_be_made_inside():
     assert_same(fetches, cell)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("source", ["index", "index_rest", "gathered_row", "embedded", "embedded_index", "one_hot"])
 @pytest.mark.parametrize("spelling", ["x_first", "two_products", "eight_products"])
 def test_wherever_inputs_come_from(spelling, source):
@@ -183,7 +181,6 @@ PREDICATES = {
 }
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("predicate", PREDICATES)
 @pytest.mark.parametrize("spelling", ["x_first", "two_products", "three_parts", "masked"])
 def test_blocks_are_for_all_of_them(spelling, predicate):

@@ -1,6 +1,7 @@
 """Run a partitioned program: a reference machine for each device, and a table in which their messages meet."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 from tagloom.base.tags import DEAD
@@ -29,9 +30,11 @@ class Machine(ReferenceMachine):
         super().__init__(plan, step, feeds, shuffle_seed)
         self.rendezvous = rendezvous
 
-    async def _evaluate_node(self, target, node, frame, i, values, dead, name):
+    async def _evaluate_node(self, instance):
+        node, frame, i = instance.node, instance.frame, instance.iteration
+        values, dead = instance.values, instance.dead
         if node.kind not in (Kind.SEND, Kind.RECV):
-            return await super()._evaluate_node(target, node, frame, i, values, dead, name)
+            return await super()._evaluate_node(instance)
         if dead and node.dead_silent:
             return [DEAD] * len(node.outputs)
         message, taken = self.rendezvous.future((node.index, frame.id, i))
@@ -45,9 +48,10 @@ class Machine(ReferenceMachine):
         await taken.wait()
         return []
 
-    def _propagate_outputs(self, source, node, frame, i, outputs, dead):
-        dead = dead or node.kind is Kind.RECV and outputs[0] is DEAD  # for what waits by a control edge, too
-        super()._propagate_outputs(source, node, frame, i, outputs, dead)
+    def _propagate_outputs(self, instance, outputs):
+        if instance.node.kind is Kind.RECV and outputs[0] is DEAD:
+            instance = replace(instance, dead=True)  # for what waits by a control edge, too
+        super()._propagate_outputs(instance, outputs)
 
 
 async def run_partitioned(partitioned, feeds, shuffle_seed=None, timeout=20.0, resources=None):

@@ -171,7 +171,6 @@ def full_loss():
     return np.log(np.exp(logits).sum(1)) - logits[np.arange(BATCH), LABELS]
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize(("strategy", "count"), [("mod", 1), ("mod", 2), ("div", 2), ("mod", 4), ("div", 4)])
 @pytest.mark.parametrize("split", [True, False])
 def test_the_full_softmax_and_its_gradients(run, strategy, count, split):

@@ -299,7 +299,6 @@ def _pairs(elems, left, right):
 @pytest.mark.parametrize("program", PROGRAMS)
 @LENGTHS
 class TestGradients:
-    @pytest.mark.sampled(every=4)
     def test_first_order(self, run, program, make):
         ours, python = PROGRAMS[program]
         xs = [make(ELEMS), double(INIT), double(WEIGHT)]
@@ -310,7 +309,6 @@ class TestGradients:
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
-    @pytest.mark.sampled(every=4)
     def test_second_order(self, run, program, make):
         ours, python = PROGRAMS[program]
         xs = [make(ELEMS), double(INIT), double(WEIGHT)]

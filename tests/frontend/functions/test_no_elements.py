@@ -104,7 +104,6 @@ class Count(tg.nn.RNNCell):
         return tg.cast(x * 2.0, self.dtype), state + 1
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool", "complex64"])
 @pytest.mark.parametrize("steps", [0, 4])
 @pytest.mark.parametrize("lengths", [None, [2]])

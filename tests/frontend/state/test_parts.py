@@ -36,7 +36,6 @@ def assigned(build, start=X, feeds=None):
         return found
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("kind", ["whole", "scalar", "row"])
 @pytest.mark.parametrize("key", KEYS, ids=str)
 def test_keys(key, kind):

@@ -537,7 +537,6 @@ FORGED = {
 }
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("what", FORGED)
 async def test_a_manifest_is_not_believed(tmp_path, what):
     """It is refused, before a byte outside of its directory is read, and the checkpoint before it is restored."""

@@ -57,7 +57,6 @@ async def restored(directory, layout, optimizer=None, steps=0, **options):
         return found, await session.run(graph.fetch)
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(LAYOUTS, LAYOUTS)))
 async def test_a_table_is_restored_into_any_layout(tmp_path, old, new):
     await trained(tmp_path, LAYOUTS[old])

@@ -16,10 +16,12 @@ from ....ir.operation import Operation
 from ....ir.rules.placing import OutlivesStep
 from ....ir.static_values import static_dimension
 from ....ir.traits import Effect
+from ....kernels.core.async_result import AsyncResult
+from ....kernels.queues.queue_base import Taken
 from ....ops.queues.elements import ElementSpec, are_copied
 from ....ops.queues.operations import prepare_then_put
 from ....ops.queues.orders import MANY
-from ....ops.queues.taking import kernel_outputs
+from ....ops.queues.taking import delivers_taken
 from ....ops.support.common import infer_nothing, infer_scalar
 from ....ops.support.context import KernelContext
 from ....ops.support.shared import SharedKind
@@ -89,6 +91,7 @@ define(
 )
 
 
+@delivers_taken
 def _take_batch(
     xp: Any,
     context: KernelContext,
@@ -97,12 +100,10 @@ def _take_batch(
     *,
     small_batch: bool,
     wait_for_incomplete: bool,
-    only_fetched: bool,
     **_: Any,
-) -> Any:
-    """Return the indices, keys and values of a batch, or an AsyncResult of them."""
-    taken = barrier.take(int(count), small_batch, wait_for_incomplete, context.operation)
-    return kernel_outputs(context, taken, only_fetched)
+) -> Taken | AsyncResult:
+    """Take the indices, keys and values of a batch."""
+    return barrier.take(int(count), small_batch, wait_for_incomplete, context.operation)
 
 
 def _take_shapes(op: Operation) -> list[Shape]:

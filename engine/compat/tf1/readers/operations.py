@@ -23,7 +23,7 @@ from ....kernels.memory.contexts import outside
 from ....kernels.queues.queue_base import Taken
 from ....ops.queues.saved import state_read
 from ....ops.queues.storage import QueueStorage
-from ....ops.queues.taking import kernel_outputs
+from ....ops.queues.taking import delivers_taken
 from ....ops.state.files import as_content, content_shape
 from ....ops.support.common import infer_nothing, infer_scalar
 from ....ops.support.context import KernelContext, has_succeeded, until_ended
@@ -301,25 +301,16 @@ _REASON = NotDifferentiable("a reader brings values in from files")
 _READERS = SharedKind(CONTAINER, ReaderStorage, "format, compression and dtype")
 
 
-def _reader_handle(
-    xp: Any,
-    context: KernelContext,
-    *,
-    shared_name: str,
-    format: str,
-    compression: str,
-    dtype: DType,
-    layout: tuple[int, ...],
-) -> ReaderStorage:
+def _reader_handle(xp: Any, context: KernelContext, *, shared_name: str, **about: Any) -> ReaderStorage:
     """Return the session's reader of a shared name, made on first use."""
-    spec = ReaderSpec(format, compression, dtype, layout)
-    return _READERS.get(context.step.resources, shared_name, spec, context.operation)
+    return _READERS.get(context.step.resources, shared_name, ReaderSpec(**about), context.operation)
 
 
+@delivers_taken
 def _compute_read(
-    xp: Any, context: KernelContext, reader: ReaderStorage, queue: QueueStorage, *, only_fetched: bool, **_: Any
-) -> Any:
-    return kernel_outputs(context, reader.read(context, queue), only_fetched)
+    xp: Any, context: KernelContext, reader: ReaderStorage, queue: QueueStorage, **_: Any
+) -> Taken | AsyncResult:
+    return reader.read(context, queue)
 
 
 def _read_shapes(op: Operation) -> list[Shape]:

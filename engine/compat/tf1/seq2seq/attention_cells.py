@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import InitVar
 from typing import Any, NamedTuple
 
 from ....base import nest
@@ -12,6 +13,7 @@ from ....frontend.state.tensor_array import TensorArray
 from ....ir.tensor import Tensor
 from ....nn.cell_wrappers import CellWrapper
 from ....nn.dense import Dense
+from ....nn.module import module_of_fields
 from ....ops.array.concat import concat
 from ....ops.array.creation import zeros
 from ....ops.array.shapes import expand_dims
@@ -47,6 +49,11 @@ class AttentionWrapperState(NamedTuple):
     alignment_history: Any
 
 
+def _join_attention(inputs: Any, attention: Any) -> Tensor:
+    return concat([inputs, attention], -1)
+
+
+@module_of_fields
 class AttentionWrapper(CellWrapper):
     """A cell that attends to a memory at each step.
 
@@ -86,36 +93,31 @@ class AttentionWrapper(CellWrapper):
     (Shape(2, 6), Shape(2, 5))
     """
 
-    def __init__(
-        self,
-        cell: Any,
-        attention_mechanism: Any,
-        attention_layer_size: Any = None,
-        alignment_history: bool = False,
-        cell_input_fn: Callable[[Any, Any], Any] | None = None,
-        output_attention: bool = True,
-        initial_cell_state: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(cell, name)
+    cell: Any
+    attention_mechanism: InitVar[Any]
+    attention_layer_size: InitVar[Any] = None
+    alignment_history: bool = False
+    cell_input_fn: Callable[[Any, Any], Any] | None = None
+    output_attention: bool = True
+    initial_cell_state: Any = None
+    name: InitVar[str | None] = None
+
+    def __post_init__(self, attention_mechanism: Any, attention_layer_size: Any, name: str | None) -> None:
+        super().__init__(self.cell, name)
         self.is_single: bool = not isinstance(attention_mechanism, (list, tuple))
         self.mechanisms: list[Any] = [attention_mechanism] if self.is_single else list(attention_mechanism)
         self.layers: list[Dense] | None = self._make_layers(attention_layer_size)
-        self.keeps_history: bool = alignment_history
-        self.output_attention: bool = output_attention
-        self.cell_input_fn = cell_input_fn or (lambda inputs, attention: concat([inputs, attention], -1))
-        self.initial_cell_state = initial_cell_state
         # Without layers the attention is the contexts themselves, as deep as the memories.
         depths = [m.values.shape[-1] for m in self.mechanisms]
         self.attention_size: int = sum(depths if self.layers is None else [layer.units for layer in self.layers])
-        self.output_size = self.attention_size if output_attention else cell.output_size
+        self.output_size = self.attention_size if self.output_attention else self.cell.output_size
         self.by_rows = False  # the rows of the memory are not permuted with those of the batch
         sizes = tuple(m.alignments_size for m in self.mechanisms)
         # Arrays have no size: `state_size` has an empty tuple where the state has an array.
-        history = () if self.is_single or not alignment_history else tuple(() for _ in sizes)
+        history = () if self.is_single or not self.alignment_history else tuple(() for _ in sizes)
         alignments = sizes[0] if self.is_single else sizes
         # The [] is the shape of the scalar `time`.
-        self.state_size = AttentionWrapperState(cell.state_size, self.attention_size, [], alignments, history)
+        self.state_size = AttentionWrapperState(self.cell.state_size, self.attention_size, [], alignments, history)
 
     def _make_layers(self, sizes: Any) -> list[Dense] | None:
         """Return a linear layer for each mechanism, None without sizes."""
@@ -200,7 +202,7 @@ class AttentionWrapper(CellWrapper):
             cell_state = self.cell.zero_state(batch_size, dtype)
         first = [m.initial_alignments(batch_size, dtype) for m in self.mechanisms]
         # The arrays grow, because the number of steps is unknown here.
-        arrays = [TensorArray(dtype, 0, True, element_shape=a.shape) for a in first] if self.keeps_history else []
+        arrays = [TensorArray(dtype, 0, True, element_shape=a.shape) for a in first] if self.alignment_history else []
         return AttentionWrapperState(
             cell_state,
             zeros([batch_size, self.attention_size], dtype),
@@ -226,7 +228,8 @@ class AttentionWrapper(CellWrapper):
         state : AttentionWrapperState
         """
         # The input has the preceding attention, since the new one depends on the cell's output.
-        output, cell_state = self.cell(self.cell_input_fn(inputs, state.attention), state.cell_state)
+        join_inputs = self.cell_input_fn or _join_attention
+        output, cell_state = self.cell(join_inputs(inputs, state.attention), state.cell_state)
         before = [state.alignments] if self.is_single else state.alignments
         alignments = [m(output, a) for m, a in zip(self.mechanisms, before, strict=True)]
         attention = concat([self._read_memory(k, output, a) for k, a in enumerate(alignments)], -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import InitVar
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ....base.errors import GraphError
 from ....frontend.queues.queue_components import HasComponents, tensors_of
 from ....ir.apply import apply, build, convert_to_tensor
 from ....ir.entry import public
-from ....ir.misuse import refuses_misuse
+from ....ir.fields import takes_fields
 from ....ir.operation import Operation
 from ....ir.tensor import Tensor
 from ....ops.queues import operations as _operations  # noqa: F401  declares the operation types used below
@@ -48,21 +49,23 @@ _AREA = Family(
 class _Area(HasComponents):
     """Base class of staging areas."""
 
-    __slots__ = ()
     _what = "staging area"
 
-    @staticmethod
-    def _require_bounds(capacity: int, memory_limit: int) -> None:
-        if capacity < 0 or memory_limit < 0:
+    capacity: int
+    memory_limit: int
+
+    def _require_bounds(self) -> None:
+        if self.capacity < 0 or self.memory_limit < 0:
             raise GraphError(
                 "a staging area has a negative bound",
                 wanted="0 for no bound, or more",
-                got=f"capacity={capacity}, memory_limit={memory_limit}",
+                got=f"capacity={self.capacity}, memory_limit={self.memory_limit}",
                 hint="leave capacity and memory_limit out for no bound",
             )
 
 
 @_AREA.complete
+@takes_fields
 class StagingArea(_Area):
     """A queue between producers and consumers of elements: put waits for room, get for an element.
 
@@ -80,23 +83,19 @@ class StagingArea(_Area):
     array([1., 2.], dtype=float32)
     """
 
-    __slots__ = ()
+    dtypes: InitVar[Any]
+    shapes: InitVar[Any] = None
+    names: InitVar[Any] = None
+    shared_name: InitVar[str | None] = None
+    capacity: int = 0
+    memory_limit: int = 0
+    name: str = "staging_area"
 
-    @refuses_misuse
-    def __init__(
-        self,
-        dtypes: Any,
-        shapes: Any = None,
-        names: Any = None,
-        shared_name: str | None = None,
-        capacity: int = 0,
-        memory_limit: int = 0,
-        name: str = "staging_area",
-    ) -> None:
-        self._require_bounds(capacity, memory_limit)
+    def __post_init__(self, dtypes: Any, shapes: Any, names: Any, shared_name: str | None) -> None:
+        self._require_bounds()
         # A queue without bound has -1, a staging area 0.
-        bounds = {"capacity": capacity or -1, "capacity_bytes": memory_limit or -1}
-        super().__init__("QueueHandle", dtypes, shapes, names, shared_name, name, order="staging", **bounds)
+        bounds = {"capacity": self.capacity or -1, "capacity_bytes": self.memory_limit or -1}
+        super().__init__("QueueHandle", dtypes, shapes, names, shared_name, self.name, order="staging", **bounds)
 
     @public
     def put(self, values: Any, name: str | None = None) -> Operation:
@@ -166,6 +165,7 @@ class StagingArea(_Area):
 
 
 @_AREA.complete
+@takes_fields
 class MapStagingArea(_Area):
     """A staging area of elements with keys, whose components can be put and got separately.
 
@@ -191,25 +191,22 @@ class MapStagingArea(_Area):
     [1, 10.0]
     """
 
-    __slots__ = ()
     _what = "map staging area"
 
-    @refuses_misuse
-    def __init__(
-        self,
-        dtypes: Any,
-        shapes: Any = None,
-        names: Any = None,
-        shared_name: str | None = None,
-        ordered: bool = False,
-        capacity: int = 0,
-        memory_limit: int = 0,
-        name: str = "map_staging_area",
-    ) -> None:
-        self._require_bounds(capacity, memory_limit)
+    dtypes: InitVar[Any]
+    shapes: InitVar[Any] = None
+    names: InitVar[Any] = None
+    shared_name: InitVar[str | None] = None
+    ordered: bool = False
+    capacity: int = 0
+    memory_limit: int = 0
+    name: str = "map_staging_area"
+
+    def __post_init__(self, dtypes: Any, shapes: Any, names: Any, shared_name: str | None) -> None:
+        self._require_bounds()
         # Here 0 stays 0 for no bound, as in the specs of map staging areas.
-        about = {"ordered": bool(ordered), "capacity": capacity, "memory_limit": memory_limit}
-        super().__init__("MapStageHandle", dtypes, shapes, names, shared_name, name, **about)
+        about = {"ordered": bool(self.ordered), "capacity": self.capacity, "memory_limit": self.memory_limit}
+        super().__init__("MapStageHandle", dtypes, shapes, names, shared_name, self.name, **about)
 
     @public
     def put(self, key: Any, vals: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Operation:

@@ -19,10 +19,10 @@ from ....ir.operation import Operation
 from ....ir.rules.placing import OutlivesStep
 from ....ir.traits import Effect
 from ....kernels.core.async_result import AsyncResult
-from ....kernels.queues.queue_base import kept
+from ....kernels.queues.queue_base import Taken, kept
 from ....ops.queues.elements import ElementSpec, are_copied
 from ....ops.queues.operations import prepare_then_put
-from ....ops.queues.taking import kernel_outputs
+from ....ops.queues.taking import delivers_taken
 from ....ops.support.common import infer_nothing, infer_scalar
 from ....ops.support.context import KernelContext
 from ....ops.support.shared import SharedKind
@@ -136,12 +136,13 @@ define(
 )
 
 
+@delivers_taken
 def _map_get(
-    xp: Any, context: KernelContext, area: MapStorage, key: Any, *, indices: Indices, only_fetched: bool, **_: Any
-) -> Any:
+    xp: Any, context: KernelContext, area: MapStorage, key: Any, *, indices: Indices, **_: Any
+) -> Taken | AsyncResult:
     # An empty vector of keys stands for any key.
-    taken = area.take(None if key.size == 0 else int(key[0]), indices, context.operation)
-    return kernel_outputs(context, taken, only_fetched)
+    taken: Taken | AsyncResult = area.take(None if key.size == 0 else int(key[0]), indices, context.operation)
+    return taken
 
 
 define(

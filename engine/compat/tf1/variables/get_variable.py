@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from ....base.dtypes import as_dtype
@@ -13,7 +12,7 @@ from ....ir import scopes
 from ....ir.apply import convert_to_tensor
 from ....ir.misuse import refuses_misuse
 from ....ir.tensor import Tensor
-from ....nn.shared_variables import get_or_make_variable
+from ....nn.shared_variables import getter_of
 from ....nn.variable_store import compose_getters, get_variable_scope
 
 
@@ -85,7 +84,7 @@ def get_variable(
         "reuse": scope.reuse,
         "partitioner": _value_or_default(partitioner, scope.partitioner),
     }
-    get = partial(get_or_make_variable, scope.store)
+    get = getter_of(scope.store)
     getter = custom_getter or scope.custom_getter
     if custom_getter is not None:
         getter = compose_getters(custom_getter, scope.custom_getter)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
-from ....base.dtypes import DType
 from ....base.errors import QueueClosed, SessionClosed
-from ....base.shapes import SCALAR, Shape
+from ....base.shapes import SCALAR
 from ....ir.definition import REQUIRED, NotDifferentiable, define
 from ....ir.rules.placing import OutlivesStep
 from ....ir.traits import Effect
@@ -61,11 +60,9 @@ def _source_handle(
     context: KernelContext,
     *,
     shared_name: str,
-    dtypes_: Sequence[DType],
-    shapes: Sequence[Shape],
-    capacity: int,
     source: Any,
     values_of: Callable[[Any], list[Any]],
+    **about: Any,
 ) -> QueueStorage:
     """Return the session's queue of a shared name; on first use, make the queue and start its pump."""
     resources = context.step.resources
@@ -76,7 +73,7 @@ def _source_handle(
         queue.pump = pumps_of(resources).start(move, f"the source of queue {name}", logs=True)
         return queue
 
-    spec = queue_spec(order="fifo", dtypes_=dtypes_, shapes=shapes, capacity=capacity)
+    spec = queue_spec(order="fifo", **about)
     return SharedKind(CONTAINER, start_source, AGREE).get(resources, shared_name, spec, context.operation)
 
 

@@ -53,6 +53,11 @@ async def _join_later(
     return Continuation(lambda: made)
 
 
+def values_at(elements: list[Element], indices: Any) -> list[tuple[Element, Any]]:
+    """Return the elements at indices in range, each with its value."""
+    return [(elements[i], elements[i].value) for i in indices if 0 <= i < len(elements)]
+
+
 @contextmanager
 def not_read_if_refused(put_back: list[tuple[Element, Any]]) -> Iterator[None]:
     """Restore the values of elements if there is no memory for the result, so the read can be repeated."""

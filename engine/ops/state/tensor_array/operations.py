@@ -29,11 +29,13 @@ from ....ir.rules.shapes import LoadsElement, StoresElement
 from ....ir.static_values import static_dimension, static_shape, static_value
 from ....ir.tensor import Tensor
 from ....ir.traits import Effect
+from ...support.attributes import takes_attributes
 from ...support.common import infer_nothing, infer_scalar, shape_of
 from ...support.context import KernelContext, result_after
-from .element_rules import ElementRules
+from .element_rules import ArraySpec
 from .gradient_arrays import gradient_array
 from .storage import ArrayStorage
+from .tangents import MAKES, reads, writes
 
 # Flows carry order alone: their number is never read.
 _FLOW = np.float32(0)
@@ -52,15 +54,8 @@ def _element_shape(op: Operation) -> Shape:
 def _loaded_shape(op: Operation, element: Shape, lead: Shape, zeros_index: int) -> Shape:
     """Return the static shape of the result of a read.
 
-    Parameters
-    ----------
-    op : Operation
-    element : Shape
-        Shape of written elements, as far as known.
-    lead : Shape
-        Dimensions before those of an element: none, or the number of stacked elements.
-    zeros_index : int
-        Number of the optional input `zeros`.
+    `element` is the shape of written elements, as far as known; `lead` has the number of stacked elements, or no
+    dimension; `zeros_index` is the number of the optional input `zeros`.
     """
     if len(op.inputs) <= zeros_index:
         return lead + element
@@ -89,18 +84,8 @@ def _first_or_none(zeros: tuple[Any, ...]) -> Any:
     return zeros[0] if zeros else None
 
 
-def _make_tensor_array(
-    xp: Any,
-    context: KernelContext,
-    size: Any,
-    *,
-    dtype: DType,
-    element_shape: Shape,
-    array_name: str,
-    swappable: bool,
-    accepts_host_rows: bool,
-    **options: Any,
-) -> tuple[ArrayStorage, Any]:
+@takes_attributes(ArraySpec)
+def _make_tensor_array(xp: Any, context: KernelContext, size: Any, attrs: ArraySpec) -> tuple[ArrayStorage, Any]:
     """Make the storage of an array for the step, and its flow; TensorArrayError for a negative size."""
     if size < 0:
         raise TensorArrayError(
@@ -110,14 +95,15 @@ def _make_tensor_array(
             operation=context.operation,
             hint="leave size out for an array that grows as elements are written",
         )
-    rules = ElementRules(Shape(element_shape), **options)
-    array = ArrayStorage(dtype, int(size), rules, name=array_name or context.operation, xp=xp)
+    array = ArrayStorage(
+        attrs.dtype, int(size), attrs.element_rules(), name=attrs.array_name or context.operation, xp=xp
+    )
     step = context.step
     # Freed at the end of the step, also of a step without a TensorArrayClose.
     step.resources.add_to_step(step.number, array)
     # An array needs the swapper for rows that stay in host memory until read, even if its elements are not swapped out.
-    array.swapper = step.swap if accepts_host_rows else None
-    array.swappable = swappable and array.swapper is not None
+    array.swapper = step.swap if attrs.accepts_host_rows else None
+    array.swappable = attrs.swappable and array.swapper is not None
     return array, _FLOW
 
 
@@ -133,20 +119,23 @@ define(
         "array_name": "",
         "swappable": False,
         "accepts_host_rows": False,
+        "sums": False,
     },
     shape=lambda op: [SCALAR, SCALAR],
     kernel=_make_tensor_array,
     gradient=_HANDLE,
+    rules=[MAKES, RunsAs("NEW")],
     effects=Effect.WRITES,
 )
 
 define(
     "TensorArrayGrad",
     "handle: resource, flow: host float32 -> gradient: resource, gradient_flow: host float32",
-    attrs={"source": None},
+    attrs={"source": None, "any_shape": False},
     shape=lambda op: [SCALAR, SCALAR],
-    kernel=lambda xp, context, array, flow, *, source: (array.gradient(source, context), flow),
+    kernel=lambda xp, context, array, flow, **how: (array.gradient(context=context, **how), flow),
     gradient=_HANDLE,
+    rules=[RunsAs("NEW")],
     effects=Effect.WRITES,
 )
 
@@ -183,6 +172,7 @@ define(
         LoadsElement(lambda op, element: _loaded_shape(op, element, SCALAR, 3)),
         TakesRow(_source_row),
         RunsAs("GET"),
+        reads(2),
     ],
     effects=Effect.READS,
 )
@@ -215,7 +205,7 @@ define(
     shape=infer_scalar,
     kernel=_write_element,
     gradient=_write_gradient,
-    rules=[StoresElement(lambda op: op.inputs[2].shape), WarnsUnused(_UNUSED), RunsAs("PUT")],
+    rules=[StoresElement(lambda op: op.inputs[2].shape), WarnsUnused(_UNUSED), RunsAs("PUT"), writes(2)],
     effects=Effect.WRITES,
 )
 
@@ -227,8 +217,8 @@ def _gather_elements(
     indices: Any,
     flow: Any,
     *zeros: Any,
-    dtype: DType,
     element_shape: Shape,
+    **_: Any,
 ) -> Any:
     """Read the elements at `indices`, stacked; the array or an awaitable."""
     return array.stack(np.asarray(indices), context, _first_or_none(zeros), Shape(element_shape))
@@ -248,7 +238,11 @@ define(
     shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
     kernel=_gather_elements,
     gradient=_gather_gradient,
-    rules=[LoadsElement(lambda op, element: _loaded_shape(op, element, op.inputs[1].shape.merge(Shape([None])), 3))],
+    rules=[
+        LoadsElement(lambda op, element: _loaded_shape(op, element, op.inputs[1].shape.merge(Shape([None])), 3)),
+        reads(2),
+        RunsAs("GATHER"),
+    ],
     effects=Effect.READS,
 )
 
@@ -278,7 +272,13 @@ define(
     where=_WHERE,
     shape=infer_scalar,
     # Not run again: elements written before a refusal of memory cannot be written twice.
-    rules=[NoRetry(), StoresElement(lambda op: op.inputs[2].shape[1:]), WarnsUnused(_UNUSED)],
+    rules=[
+        NoRetry(),
+        StoresElement(lambda op: op.inputs[2].shape[1:]),
+        WarnsUnused(_UNUSED),
+        writes(2),
+        RunsAs("SCATTER"),
+    ],
     kernel=_scatter_elements,
     gradient=_scatter_gradient,
     effects=Effect.WRITES,
@@ -291,9 +291,8 @@ def _stack_elements(
     array: ArrayStorage,
     flow: Any,
     *zeros: Any,
-    dtype: DType,
     element_shape: Shape,
-    size: int | None,
+    **_: Any,
 ) -> Any:
     """Read all elements, stacked; in a gradient array the first size in `zeros` is their number."""
     shape = _first_or_none(zeros)
@@ -314,20 +313,17 @@ define(
     shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
     kernel=_stack_elements,
     gradient=_stack_gradient,
-    rules=[LoadsElement(lambda op, element: _loaded_shape(op, element, _stacked_count(op), 2))],
+    rules=[
+        LoadsElement(lambda op, element: _loaded_shape(op, element, _stacked_count(op), 2)),
+        reads(1),
+        RunsAs("STACK"),
+    ],
     effects=Effect.READS,
 )
 
 
-def _unstack_value(
-    xp: Any,
-    context: KernelContext,
-    array: ArrayStorage,
-    value: Any,
-    flow: Any,
-    *,
-    host_backed: bool,
-    blocks: tuple[int, ...],
+def _write_all_rows(
+    array: ArrayStorage, value: Any, context: KernelContext, *, host_backed: bool, blocks: tuple[int, ...]
 ) -> Any:
     """Write the rows of a value to the elements, and make the rows readable in blocks of each number in `blocks`.
 
@@ -340,7 +336,7 @@ def _unstack_value(
         array.cut(value, count)
     if host_backed:
         array.wrap_host_rows(value)
-    return result_after(adding, flow)
+    return adding
 
 
 def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -364,8 +360,16 @@ define(
     where=_WHERE,
     attrs={"host_backed": False, "blocks": ()},
     shape=infer_scalar,
-    rules=[NoRetry(), StoresElement(lambda op: op.inputs[1].shape[1:]), WarnsUnused(_UNUSED)],
-    kernel=_unstack_value,
+    rules=[
+        NoRetry(),
+        StoresElement(lambda op: op.inputs[1].shape[1:]),
+        WarnsUnused(_UNUSED),
+        writes(1),
+        RunsAs("UNSTACK"),
+    ],
+    kernel=lambda xp, context, array, value, flow, **attrs: result_after(
+        _write_all_rows(array, value, context, **attrs), flow
+    ),
     gradient=_unstack_gradient,
     effects=Effect.WRITES,
 )
@@ -420,6 +424,7 @@ define(
     shape=lambda op: [Shape([None]) + _element_shape(op)[1:], Shape([None])],
     kernel=_concat_elements,
     gradient=_concat_gradient,
+    rules=[reads(1, has_shape=False)],
     effects=Effect.READS,
 )
 
@@ -448,7 +453,12 @@ define(
     "handle: resource, value: T, lengths: host int32, flow: host float32 -> flow_out: host float32",
     where=_WHERE,
     shape=infer_scalar,
-    rules=[NoRetry(), StoresElement(lambda op: Shape([None]) + op.inputs[1].shape[1:]), WarnsUnused(_UNUSED)],
+    rules=[
+        NoRetry(),
+        StoresElement(lambda op: Shape([None]) + op.inputs[1].shape[1:]),
+        WarnsUnused(_UNUSED),
+        writes(1),
+    ],
     kernel=_split_value,
     gradient=_split_gradient,
     effects=Effect.WRITES,

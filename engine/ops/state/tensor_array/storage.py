@@ -9,16 +9,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ....base.dtypes import DType, as_dtype
-from ....base.errors import TensorArrayError
 from ....base.resources import Resource
 from ....base.shapes import Shape
 from ....kernels.cpu.elements import Element, Elements
 from ....kernels.memory.swappable import SwappableArray
 from ...support.context import KernelContext, Wait
 from .element_blocks import Blocks
-from .element_rules import ANY_ELEMENTS, ElementRules
+from .element_rules import ANY_ELEMENTS, ElementRules, array_error, describe_instance
 from .element_sums import Addend, ElementSums
-from .joined_arrays import concatenated_with_lengths, join_values, not_read_if_refused, stack_values
+from .joined_arrays import concatenated_with_lengths, join_values, not_read_if_refused, stack_values, values_at
 
 Array = np.ndarray[Any, Any]
 
@@ -28,10 +27,12 @@ class ArrayStorage(Elements, Resource):
 
     A gradient array sums repeated writes, allows repeated reads, reads as zeros where nothing was written, and takes
     its size and element shapes from its primal when they are needed (rule 111). Gradient arrays of ``gradients()`` grow
-    as they are written: the forward operations have already checked the same indices.
+    as they are written: the forward operations have already checked the same indices. A gradient array may also be made
+    without its primal (with `sums`), if each read brings the shape of zeros.
     """
 
     __slots__ = (
+        "adds",
         "blocks",
         "cursor",
         "dynamic_size",
@@ -67,6 +68,7 @@ class ArrayStorage(Elements, Resource):
         self.clear_after_read = rules.clear_after_read
         self.identical_shapes: bool = rules.identical_shapes
         self.primal: ArrayStorage | None = primal
+        self.adds: bool = rules.sums or primal is not None
         self.swapper, self.swappable = None, False
         self.cursor: int = -1  # last read element that may be off the device
         self.blocks: dict[int, Blocks] = {}  # by the number of rows per block
@@ -92,15 +94,20 @@ class ArrayStorage(Elements, Resource):
         """Free the elements at the end of the step."""
         self.close()
 
-    def gradient(self, source: str | None, context: KernelContext) -> ArrayStorage:
-        """Return a new gradient array, or the gradient array named `source`; naming freezes the size (rule 112)."""
+    def gradient(self, source: str | None, context: KernelContext, any_shape: bool = False) -> ArrayStorage:
+        """Return a new gradient array, or the gradient array named `source`; naming freezes the size (rule 112).
+
+        With `any_shape` its elements have dimensions that those of this array lack (see `engine/vectorize`).
+        """
         self._check_open(context)
         if source is not None and source in self.gradients:
             return self.gradients[source]
         made = ArrayStorage(
             self.element_type,
             0 if source is None else self.size,
-            ElementRules(self.element_shape, dynamic_size=source is None, clear_after_read=False),
+            ElementRules(
+                Shape(None) if any_shape else self.element_shape, dynamic_size=source is None, clear_after_read=False
+            ),
             name=f"{self.name}@{source or 'gradient'}",
             primal=self,
             xp=self.xp,
@@ -140,7 +147,7 @@ class ArrayStorage(Elements, Resource):
             element.shape = array.shape
             element.writer = (context.operation, context.iteration)
             return None
-        if element.reader is not None or self.primal is None:
+        if element.reader is not None or not self.adds:
             self._refuse_write(index, element, context)
         self._check_sum(index, element, array, context)
         return element, array
@@ -152,6 +159,11 @@ class ArrayStorage(Elements, Resource):
     def most_elements(self, wanted: int) -> int:
         """Return the number of elements found, or likely made, by a loop of about `wanted` iterations."""
         return max(self.size, wanted) if self.may_grow() else self.count
+
+    def likely_shape(self) -> tuple[int, ...] | None:
+        """Return the shape of later elements, as far as earlier ones tell, or None."""
+        known = self.written_shape() if self.exact is None else self.exact
+        return self.primal.likely_shape() if known is None and self.primal is not None else known
 
     def takes(self, shape: tuple[int, ...]) -> bool:
         """Return True if values of this shape may be written."""
@@ -169,12 +181,12 @@ class ArrayStorage(Elements, Resource):
         Of an element perhaps off the device return the future of its array, or without `wait` its SwappableArray.
         """
         index = int(index)
-        element = self._element_slot(index, context, grow=self.primal is not None)
+        element = self._element_slot(index, context, grow=self.adds)
         if element.value is None and element.shape is not None:
-            raise self._array_error(
+            raise array_error(
                 f"{self._describe_index(index)} was already read, and cleared by that read",
                 context,
-                got=f"first read by {_describe_instance(element.reader)}",
+                got=f"first read by {describe_instance(element.reader)}",
                 hint="make the array with clear_after_read=False",
             )
         value = element.value
@@ -238,7 +250,7 @@ class ArrayStorage(Elements, Resource):
 
     def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Any:
         """Read several elements as rows of an array (rule 110); return the array or an awaitable."""
-        put_back = self._values_of(indices)
+        put_back = values_at(self.elements, indices)
         with not_read_if_refused(put_back):
             values = self.read_many(indices, context, zeros)
             if values:
@@ -247,7 +259,7 @@ class ArrayStorage(Elements, Resource):
         shape = static if zeros is None else Shape(zeros[1:])
         shape = shape if shape.is_fully_known else self.element_shape
         if not shape.is_fully_known:
-            raise self._array_error(
+            raise array_error(
                 f"no elements of TensorArray '{self.name}' can be stacked without a known element shape",
                 context,
                 wanted="a fully known element shape",
@@ -260,7 +272,7 @@ class ArrayStorage(Elements, Resource):
         """Write the rows of an array to several elements (rule 110); return the wait for sums in a thread."""
         rows = rows if self.keeps_on_host(rows) else self.xp.asarray(rows)
         if rows.ndim == 0 or len(rows) != len(indices):
-            raise self._array_error(
+            raise array_error(
                 f"TensorArray '{self.name}' needs one row for each index",
                 context,
                 wanted=f"{len(indices)} rows",
@@ -278,7 +290,7 @@ class ArrayStorage(Elements, Resource):
                 done = self.write_rows_quickly(rows, context.operation, context.iteration)
                 if done == len(rows):
                     return None
-            is_whole = len(rows) == self.count and self.primal is None and not isinstance(rows, np.ndarray)
+            is_whole = len(rows) == self.count and not self.adds and not isinstance(rows, np.ndarray)
             self.whole = rows if is_whole else None
         # With the Ellipsis rows are arrays; rows[k] alone might be a Python string.
         return self.write_all(((indices[k], rows[k, ...]) for k in range(done, len(rows))), context)
@@ -290,7 +302,7 @@ class ArrayStorage(Elements, Resource):
 
     def concat(self, like: Sequence[Any], context: KernelContext, static: Shape) -> Any:
         """Read all elements joined along their first dimension, and their lengths (rule 110), or an awaitable."""
-        put_back = self._values_of(range(self.size))
+        put_back = values_at(self.elements, range(self.size))
         with not_read_if_refused(put_back):
             if like:
                 shape, lengths = like
@@ -302,15 +314,11 @@ class ArrayStorage(Elements, Resource):
             self._check_concat(values, context)
             return join_values(partial(concatenated_with_lengths, self.xp), values, put_back, context)
 
-    def _values_of(self, indices: Any) -> list[tuple[Element, Any]]:
-        elements = self.elements
-        return [(elements[i], elements[i].value) for i in indices if 0 <= i < len(elements)]
-
     def split(self, value: Array, lengths: Any, context: KernelContext) -> Wait | None:
         """Write consecutive pieces of `value` of these lengths (rule 110); return the wait for sums in a thread."""
         value, lengths = self.xp.asarray(value), np.asarray(lengths)
         if lengths.ndim != 1 or (lengths < 0).any():
-            raise self._array_error(
+            raise array_error(
                 f"split of TensorArray '{self.name}' needs a vector of lengths",
                 context,
                 wanted="non-negative integers of shape [n]",
@@ -318,7 +326,7 @@ class ArrayStorage(Elements, Resource):
                 hint="compute them from shapes, as shape(t)[0]",
             )
         if value.ndim == 0 or lengths.sum() != len(value):
-            raise self._array_error(
+            raise array_error(
                 f"the lengths of a split of TensorArray '{self.name}' do not sum to the first dimension",
                 context,
                 wanted=f"a sum of {len(value)}" if value.ndim else "a value of rank 1 or more",
@@ -326,7 +334,7 @@ class ArrayStorage(Elements, Resource):
                 hint="slice the value, or give a length for each row that is left",
             )
         if not self.dynamic_size and len(lengths) != self.size:
-            raise self._array_error(
+            raise array_error(
                 f"split needs as many lengths as TensorArray '{self.name}' has elements",
                 context,
                 wanted=self.size,
@@ -344,7 +352,7 @@ class ArrayStorage(Elements, Resource):
         if index >= self.count and grow and self.dynamic_size:
             self._grow_to(index, context)
         if not 0 <= index < self.count:
-            raise self._array_error(
+            raise array_error(
                 f"index {index} of TensorArray '{self.name}' is out of bounds",
                 context,
                 wanted=f"0 <= index < size {self.size}",
@@ -360,7 +368,7 @@ class ArrayStorage(Elements, Resource):
     def _grow_to(self, index: int, context: KernelContext) -> None:
         """Make an array of dynamic size long enough for an index; TensorArrayError if its size is frozen."""
         if self.frozen:
-            raise self._array_error(
+            raise array_error(
                 f"TensorArray '{self.name}' cannot grow to index {index}: a gradient array fixed its size {self.size}",
                 context,
                 hint="write all elements before calling grad",
@@ -370,7 +378,7 @@ class ArrayStorage(Elements, Resource):
     def _check_sum(self, index: int, element: Element, array: Array, context: KernelContext) -> None:
         """Refuse an addend of another shape than the element."""
         if element.value is None or array.shape != element.shape:
-            raise self._array_error(
+            raise array_error(
                 f"{self._describe_index(index)} sums writes of one shape only",
                 context,
                 wanted=list(element.shape or ()),
@@ -380,21 +388,21 @@ class ArrayStorage(Elements, Resource):
 
     def _refuse_write(self, index: int, element: Element, context: KernelContext) -> NoReturn:
         """Raise the error about a second write, or a write after a read, naming both operations."""
-        written = element.shape is not None and self.primal is None
+        written = element.shape is not None and not self.adds
         verb, first = ("written", element.writer) if written else ("read", element.reader)
-        now = _describe_instance((context.operation, context.iteration))
-        raise self._array_error(
+        now = describe_instance((context.operation, context.iteration))
+        raise array_error(
             f"{self._describe_index(index)} has already been {'written to' if written else 'read'}",
             context,
             wanted="one write to each index, before it is read",
-            got=f"first {verb} by {_describe_instance(first)}, now written by {now}",
+            got=f"first {verb} by {describe_instance(first)}, now written by {now}",
             hint="write to another index; order is carried by the array that write returns",
         )
 
     def _check_value(self, index: int, array: Array, context: KernelContext) -> None:
         """Refuse another dtype or shape; the first value of an array of identical shapes sets the shape."""
         if array.dtype != self.dtype:
-            raise self._array_error(
+            raise array_error(
                 f"{self._describe_index(index)} was given another dtype",
                 context,
                 wanted=self.element_type,
@@ -405,7 +413,7 @@ class ArrayStorage(Elements, Resource):
             return
         shape = Shape(array.shape)
         if not self.element_shape.includes(shape):
-            raise self._array_error(
+            raise array_error(
                 f"{self._describe_index(index)} was given another shape",
                 context,
                 wanted=self.element_shape,
@@ -422,7 +430,7 @@ class ArrayStorage(Elements, Resource):
             shape = self.primal.shape_at(index)
         shape = shape if shape.is_fully_known else self.element_shape
         if not shape.is_fully_known:
-            raise self._array_error(
+            raise array_error(
                 f"could not read {self._describe_index(index)}: it was never written, and its shape is not known",
                 context,
                 wanted="a written element, or a fully known element shape",
@@ -443,7 +451,7 @@ class ArrayStorage(Elements, Resource):
         """Return the concatenation of no elements; TensorArrayError if the element shape is unknown."""
         shape = Shape(like[0][1:]) if like else static.merge(self.element_shape)[1:]
         if not shape.is_fully_known:
-            raise self._array_error(
+            raise array_error(
                 f"no elements of TensorArray '{self.name}' can be joined without a known element shape",
                 context,
                 got=self.element_shape,
@@ -458,7 +466,7 @@ class ArrayStorage(Elements, Resource):
             return
         for index, value in zip(indices, values, strict=True):
             if value.shape != values[0].shape:
-                raise self._array_error(
+                raise array_error(
                     f"elements of TensorArray '{self.name}' differ in shape and cannot be stacked",
                     context,
                     wanted=list(values[0].shape),
@@ -470,7 +478,7 @@ class ArrayStorage(Elements, Resource):
         """Refuse to join scalars, or elements that differ in other dimensions than the first."""
         for index, value in enumerate(values):
             if len(value.shape) == 0 or value.shape[1:] != values[0].shape[1:]:
-                raise self._array_error(
+                raise array_error(
                     f"elements of TensorArray '{self.name}' cannot be joined along their first dimension",
                     context,
                     wanted="rank 1 or more, and equal trailing dimensions",
@@ -480,7 +488,7 @@ class ArrayStorage(Elements, Resource):
 
     def _check_open(self, context: KernelContext) -> None:
         if self.closed:
-            raise self._array_error(
+            raise array_error(
                 f"TensorArray '{self.name}' was used after it was closed",
                 context,
                 hint="let close wait for the last use with control_dependencies",
@@ -488,11 +496,3 @@ class ArrayStorage(Elements, Resource):
 
     def _describe_index(self, index: int) -> str:
         return f"index {index} of TensorArray '{self.name}' (size {self.size})"
-
-    @staticmethod
-    def _array_error(what: str, context: KernelContext, **fields: Any) -> TensorArrayError:
-        return TensorArrayError(what, operation=context.operation, **fields)
-
-
-def _describe_instance(instance: tuple[str, int] | None) -> str:
-    return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"

@@ -68,8 +68,9 @@ def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variable
     if counts["native_runs"]:
         # Some runs may have been on the step machine, if the program refused or gave up: all are counted.
         runs, starts = counts["runs"] + counts["native_runs"], counts["starts"] + counts["native_starts"]
-        window, called = frame.parallel_iterations, counts["called"]
-        return LoopReport(frame.name, runs, starts, 1.0, 1, window, "native", None, device, called=called)
+        kernels = {name: counts[name] for name in ("called", "untraced", "traced")}
+        window = frame.parallel_iterations
+        return LoopReport(frame.name, runs, starts, 1.0, 1, window, "native", None, device, **kernels)
     # In the order of the plan, in which the frame counts its NextIterations, too.
     nexts = [n.name for n in plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
     known = variables.get(frame.name, {})

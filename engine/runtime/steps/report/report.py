@@ -46,6 +46,10 @@ class LoopReport:
         Reason why the loop did not run as a native program: an operation and its obstacle.
     called : tuple of str
         Operations whose Python kernels a native program calls in each iteration, for a few microseconds each.
+    untraced : tuple of str
+        For each operation in `called`, the reason why its kernel is called and not traced.
+    traced : tuple of str
+        Operations whose Python kernels a native program has traced, so that their inner loops are its steps.
 
     Examples
     --------
@@ -72,6 +76,8 @@ class LoopReport:
     bottleneck: str | None = None
     not_native: str | None = None
     called: tuple[str, ...] = ()
+    untraced: tuple[str, ...] = ()
+    traced: tuple[str, ...] = ()
 
     @property
     def limiter(self) -> str:
