@@ -270,8 +270,8 @@ EXPERIMENT = Experiment(
     amount=lambda case: float(case["length"]),
     peak="peak_bytes",
     tolerance=2e-3,
-    # Without a limit the loops are native programs, which multiply inputs and state together, and products of inputs
-    # are made in larger blocks (docs/memory.md), so that sums of float32 are rounded in another order.
+    # A limit changes no bit of our own products (docs/memory.md). On other processors products are those of BLAS, and
+    # without a limit those of inputs are made in larger blocks, so that sums of float32 are rounded in another order.
     tolerances={"unlimited": 1e-5},
     unable=unable,
     notes=(MEMORY, SWAP, BEYOND),

@@ -64,13 +64,18 @@ def change_of(body: Region, i: int, casts: bool = False) -> Change | None:
     param, result = body.params[i], bare(body.results[i], casts)
     if result is param:
         return Change(None)
-    if result.op.type not in ("Add", "Sub") or not result.dtype.is_numeric or result.rank != 0:
+    sign = _sign_of_second(result.op)
+    if sign is None or not result.dtype.is_numeric or result.rank != 0:
         return None
-    is_sum = result.op.type == "Add"
     left, right = result.op.inputs
     if bare(left, casts) is param:
-        return Change(right, 1 if is_sum else -1)
-    return Change(left) if is_sum and bare(right, casts) is param else None
+        return Change(right, sign)
+    return Change(left) if sign > 0 and bare(right, casts) is param else None
+
+
+def _sign_of_second(op: Operation) -> int | None:
+    """Return the sign of the second operand of a sum or difference; None for other operations."""
+    return {"Add": 1, "Sub": -1}.get(op.type)
 
 
 class Loop:
@@ -210,9 +215,9 @@ def _counted_by(tensor: Tensor) -> list[Operation]:
     """Return the loops whose trip counts a scalar is, or is computed from by the arithmetic of gradients."""
     op = tensor.op
     if op.role is Role.SERIES_READ:
-        saved = _saved_by_loop(op.inputs[0])
-        return [] if saved is None or saved.value is None or tensor.rank != 0 else _counted_by(saved.value)
-    if op.type in ("Add", "Sub", "FloorDiv", "Minimum") and tensor.rank == 0 and tensor.dtype.is_integer:
+        value = _saved_scalar(tensor)
+        return [] if value is None else _counted_by(value)
+    if _is_integer_arithmetic(tensor):
         return [loop for t in op.inputs for loop in _counted_by(t)]
     saved = _saved_by_loop(tensor)
     return [op] if saved is not None and saved.kind == "trip" else []
@@ -222,8 +227,9 @@ def _slope_of_result(op: Operation, slopes: list[int]) -> int | None:
     """Return the slope of an operation's result from the slopes of its integer operands; None if unknown."""
     if op.type in ("Identity", "Cast"):
         return slopes[0]
-    if op.type in ("Add", "Sub"):
-        return slopes[0] + (slopes[1] if op.type == "Add" else -slopes[1])
+    sign = _sign_of_second(op)
+    if sign is not None:
+        return slopes[0] + sign * slopes[1]
     if op.type == "Mul":
         # Each factor is paired with the slope of the other one.
         for factor, slope in zip(op.inputs, reversed(slopes), strict=True):
@@ -243,15 +249,33 @@ def known_start(tensor: Tensor) -> int | None:
     if op.is_constant and tensor.rank == 0:
         return int(op.attrs["value"])
     if op.role is Role.SERIES_READ:
-        saved = _saved_by_loop(op.inputs[0])
-        return None if saved is None or saved.value is None or tensor.rank != 0 else known_start(saved.value)
-    if op.type in ("Add", "FloorDiv") and tensor.dtype.is_integer and tensor.rank == 0:
-        values = [known_start(t) for t in op.inputs]
-        arrays = [None if v is None else np.asarray(v, tensor.dtype.numpy) for v in values]
-        found = _evaluate_kernel(op, arrays)
-        return None if found is None else int(found)
+        value = _saved_scalar(tensor)
+        return None if value is None else known_start(value)
+    if _is_integer_arithmetic(tensor):
+        return _computed_start(tensor)
     saved = _saved_by_loop(tensor)
     return Loop(op).trip_count() if saved is not None and saved.kind == "trip" else None
+
+
+def _computed_start(tensor: Tensor) -> int | None:
+    """Return the value of an integer computed from known scalars; None if any is unknown."""
+    values = [known_start(t) for t in tensor.op.inputs]
+    arrays = [
+        None if v is None else np.asarray(v, t.dtype.numpy) for v, t in zip(values, tensor.op.inputs, strict=True)
+    ]
+    found = _evaluate_kernel(tensor.op, arrays)
+    return None if found is None else int(found)
+
+
+def _saved_scalar(tensor: Tensor) -> Tensor | None:
+    """Return the value that a loop around another saved, of which a scalar is read; None if there is none."""
+    saved = _saved_by_loop(tensor.op.inputs[0])
+    return None if saved is None or tensor.rank != 0 else saved.value
+
+
+def _is_integer_arithmetic(tensor: Tensor) -> bool:
+    """Return True for an integer computed from several scalars, such as a sum, a quotient or a minimum."""
+    return tensor.dtype.is_integer and _is_elementwise(tensor) and len(tensor.op.inputs) > 1
 
 
 def _saved_by_loop(tensor: Tensor) -> SavedOutput | None:

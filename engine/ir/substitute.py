@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 
 from .operation import Operation
@@ -11,6 +11,7 @@ from .program import Program
 from .region import Region
 from .structured import is_structured, saved_outputs
 from .tensor import Tensor
+from .traits import Effect
 
 
 def count_noninput_uses(program: Program, region: Region | None = None) -> Counter[Tensor]:
@@ -32,13 +33,50 @@ def count_noninput_uses(program: Program, region: Region | None = None) -> Count
     return found
 
 
-def computing_users(tensor: Tensor) -> list[Operation]:
-    """Return the operations that use a tensor, except those that only show its value to a watch.
+_MOST_BEFORE_WATCHES = 64
+
+
+def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> list[Operation]:
+    """Return the operations that use a tensor, except those that run for watches alone.
 
     A pass may replace a result with no other computing user: where it is watched it is computed as well, for the watch
     alone, so that watching does not change how other results are computed.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    kept : container of Tensor
+        Tensors of the region with other uses than by operations.
     """
-    return [user for user in tensor._consumers if user.outputs or "key" not in user.attrs]
+    return [user for user in tensor._consumers if user.region is not tensor.region or not _is_for_watches(user, kept)]
+
+
+def _is_for_watches(op: Operation, kept: Container[Tensor | None]) -> bool:
+    """Return True if all uses of an operation's results, direct and indirect, end in watches of its region.
+
+    Few operations lie between a result and its watch; a search over more would be slow in long bodies, and ends.
+    """
+    seen, waiting = {op}, [op]
+    while waiting:
+        if len(seen) > _MOST_BEFORE_WATCHES:
+            return False
+        user = waiting.pop()
+        if not user.outputs:
+            if "key" not in user.attrs:
+                return False
+            continue
+        if user.regions or user.definition.effects is not Effect.NONE:
+            return False
+        for tensor in user.outputs:
+            if tensor in kept or not tensor._consumers:
+                return False
+            for consumer in tensor._consumers:
+                if consumer.region is not tensor.region:
+                    return False
+                if consumer not in seen:
+                    seen.add(consumer)
+                    waiting.append(consumer)
+    return True
 
 
 def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:

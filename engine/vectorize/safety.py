@@ -1,6 +1,6 @@
-"""Operations that neither fail nor have infinite slopes, whatever finite values they are given.
+"""Operations without failures and infinite slopes, for all finite values.
 
-Examples that have left a loop, or have not taken a branch, are computed with the others, and their results are not
+Examples outside of a loop, or of a branch, are computed with the others, and their results are not
 used. With other operations these examples compute with values of an example for which the operations are known to work.
 """
 
@@ -33,7 +33,7 @@ def draws(*regions: Region) -> bool:
 
 
 def captured(regions: Sequence[Region]) -> list[Tensor]:
-    """Return the tensors from outside that operations of the regions use."""
+    """Return the tensors from outside used by operations of the regions."""
     found: dict[Tensor, None] = {}
     for tensor in _used(regions):
         if not any(region.encloses(tensor.op.region) for region in regions):

@@ -26,19 +26,24 @@ RULES: dict[str, Rule] = {}
 _HARMLESS = Effect.READS | Effect.RANDOM | Effect.INSTANCE
 
 
+def _rule_of(name: str) -> Rule | None:
+    """Return the walk's own rule for an operation type."""
+    return RULES.get(name)
+
+
 class Vectorization:
-    """A function built for all examples, in the region that is open.
+    """A function built for all examples, in the current region.
 
     Parameters
     ----------
     region : Region
         The function for a single example.
     arguments : mapping of Tensor to Tensor
-        For parameters that differ between examples, the arguments of all examples.
+        For mapped parameters, the arguments of all examples.
     count : Tensor of int32, scalar
         Number of examples.
     before : Vectorization, optional
-        The vectorization of operations that those of `region` use.
+        The vectorization of operations used by `region`.
     """
 
     def __init__(
@@ -63,7 +68,7 @@ class Vectorization:
         self.walk(self.region)
 
     def walk(self, region: Region) -> None:
-        """Build the operations of a region in the region that is open."""
+        """Build the operations of a region in the current region."""
         for op in topological_order(region.operations):
             if not op.is_param:
                 self._build(op)
@@ -79,7 +84,13 @@ class Vectorization:
     def spread_value(self, tensor: Tensor) -> Tensor:
         """Return the stand-in for a tensor for all examples, a common value repeated."""
         value = self.value(tensor)
-        return value if tensor in self.batched else spread(value, self.count)
+        if tensor in self.batched:
+            return value
+        if tensor.dtype.is_value:
+            return spread(value, self.count)
+        if value.op.inputs or value.op.is_param:
+            raise _cannot_repeat(tensor)
+        return value  # a series without slots, of an operation without inputs, has room for any values
 
     def set_value(self, tensor: Tensor, value: Tensor) -> None:
         """Set the stand-in for a tensor of the function."""
@@ -96,7 +107,7 @@ class Vectorization:
             self._values.update(before)
 
     def continued(self, region: Region, arguments: Mapping[Tensor, Tensor]) -> Vectorization:
-        """Return the vectorization of operations that use tensors of this one."""
+        """Return the vectorization of operations on tensors of this vectorization."""
         return Vectorization(region, arguments, self.count, self)
 
     def examples(self, op: Operation) -> Examples:
@@ -123,8 +134,8 @@ class Vectorization:
             self._values[old] = new
 
     def _outputs(self, op: Operation) -> Sequence[Tensor]:
-        """Build an operation by its rule, or copy an operation whose inputs all examples share."""
-        rule = RULES.get(op.type)
+        """Build an operation by its rule, or copy an operation with common inputs."""
+        rule = _rule_of(op.type)
         if rule is not None:
             return rule(self, op)
         effects = op.definition.effects
@@ -149,6 +160,18 @@ class Vectorization:
             return [plain_read(region, key, make)]
         controls = scopes.current().control_inputs
         return clone_operation(op, region, [self.value(t) for t in op.inputs], control_inputs=controls).outputs
+
+
+def _cannot_repeat(tensor: Tensor) -> VectorizationError:
+    """Return the error for common saved values beside values of each example."""
+    return VectorizationError(
+        "values saved for all examples meet values saved for each",
+        wanted="a gradient whose parts all depend on the mapped arguments, or none",
+        got=tensor.name,
+        operation=tensor.op,
+        source=tensor.op.source,
+        hint="take the gradient outside of the vectorized function",
+    )
 
 
 def _has_effects(op: Operation) -> VectorizationError:

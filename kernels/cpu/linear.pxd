@@ -41,9 +41,34 @@ cpdef int vector_bits() noexcept nogil
 cdef double product_cost(int64_t rows, int64_t inner, int64_t columns, size_t itemsize) noexcept nogil
 cdef bint are_parts_alike(Compute compute, const uint64_t* arguments) noexcept nogil
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil
-cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil
+cdef bint describe_factor(ArrayObject* array, bint transposed, Matrix* found) noexcept nogil
+cdef int compute_product(const Product* p, size_t itemsize) except -1
 cdef object pack_once(Compute compute, uint64_t* arguments, int64_t times)
 cdef int require_blas_for_sums(int columns) except -1
 cdef int multiply_columns(
     const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,
     ArrayObject* total, const void* before, Work* work) except -1 nogil
+cdef bint is_float(Compute compute) noexcept nogil
+
+
+cdef inline int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil:
+    """Describe the memory of a product, two to four matrices; return their number, or -1 for small or other works."""
+    cdef Product* p = <Product*>arguments
+    cdef size_t size = sizeof(float) if is_float(compute) else sizeof(double)
+    cdef size_t whole = size * p.rows * p.columns
+    cdef size_t a_size = size * p.rows * p.inner
+    cdef size_t b_size = size * p.inner * p.columns
+    cdef int count = 2
+    if product_in(compute, arguments) == NULL or p.more_a != NULL or is_small(p):
+        return -1
+    seen[0] = Seen(<char*>p.data, <char**>&p.data, whole, whole, True)
+    if p.adds and p.total == NULL:
+        seen[0].place = NULL  # the product is added to its value
+    seen[1] = Seen(<char*>p.a.data, <char**>&p.a.data, a_size, a_size, False)
+    if p.packed == NULL:
+        seen[count] = Seen(<char*>p.b.data, <char**>&p.b.data, b_size, b_size, False)
+        count += 1
+    if p.total != NULL:
+        seen[count] = Seen(<char*>p.total, <char**>&p.total, whole, whole, False)
+        count += 1
+    return count

@@ -1,7 +1,5 @@
 """Products of matrices."""
 
-from typing import Any
-
 def vector_bits() -> int:
     """Return the bits of the vectors used by products, 0 where BLAS computes them."""
 
@@ -10,9 +8,6 @@ def is_own_product(terms: int) -> bool:
 
 def has_equal_rows(terms: int, columns: int) -> bool:
     """Return True if a row of a product of floats has the same bits for any number of rows: not those of BLAS."""
-
-def multiply_views(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, total: Any = None) -> Any:
-    """Return the product of two matrices, added to a total, with the bits of the kernel for plain matrices."""
 
 def limit_vectors(bits: int) -> int:
     """Compute with vectors of at most `bits` bits, for tests; return the bits of the vectors now, 0 for BLAS alone."""

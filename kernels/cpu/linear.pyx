@@ -24,7 +24,6 @@ from tagloom.kernels.cpu.arrays cimport (
 )
 from tagloom.kernels.cpu.blas cimport dgemm, require_blas, sgemm
 from tagloom.kernels.cpu.registry cimport register
-from tagloom.kernels.cpu.seen cimport Seen
 
 cnp.import_array()
 
@@ -82,7 +81,7 @@ cdef fused real:
     double
 
 
-cdef inline bint _as_matrix(ArrayObject* array, bint transposed, Matrix* found) noexcept nogil:
+cdef bint describe_factor(ArrayObject* array, bint transposed, Matrix* found) noexcept nogil:
     """Describe an operand; return False unless the operand is a matrix stored row by row or column by column."""
     cdef bint by_rows
     if array == NULL or not is_usable(array) or PyArray_NDIM(array) != 2:
@@ -314,9 +313,9 @@ cdef inline int _multiply(
         real* _) except -1:
     """Multiply two plain matrices, and add a third; return 0, with nothing done, for other or empty operands."""
     cdef Product* p = <Product*>work.arguments
-    if not _as_matrix(array_in(inputs[0]), node.params[0], &p.a):
+    if not describe_factor(array_in(inputs[0]), node.params[0], &p.a):
         return 0
-    if not _as_matrix(array_in(inputs[1]), node.params[1], &p.b):
+    if not describe_factor(array_in(inputs[1]), node.params[1], &p.b):
         return 0
     p.rows = p.a.columns if p.a.transposed else p.a.rows
     p.columns = p.b.rows if p.b.transposed else p.b.columns
@@ -398,32 +397,14 @@ cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexc
     return <const Product*>arguments if compute == _part_float or compute == _part_double else NULL
 
 
+cdef bint is_float(Compute compute) noexcept nogil:
+    """Return True if a work computes a product of float32."""
+    return compute == _part_float
+
+
 cdef bint are_parts_alike(Compute compute, const uint64_t* arguments) noexcept nogil:
     """Return True if a work has the same results for any number of parts: BLAS may add in another order."""
     return product_in(compute, arguments) == NULL or _is_own(<const Product*>arguments)
-
-
-cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil:
-    """Describe the memory of a product, two to four matrices; return their number, or -1 for small or other works."""
-    cdef Product* p = <Product*>arguments
-    cdef size_t size = sizeof(float) if compute == _part_float else sizeof(double)
-    cdef size_t whole = size * p.rows * p.columns
-    cdef size_t a_size = size * p.rows * p.inner
-    cdef size_t b_size = size * p.inner * p.columns
-    cdef int count = 2
-    if product_in(compute, arguments) == NULL or p.more_a != NULL or is_small(p):
-        return -1
-    seen[0] = Seen(<char*>p.data, <char**>&p.data, whole, whole, True)
-    if p.adds and p.total == NULL:
-        seen[0].place = NULL  # the product is added to its value
-    seen[1] = Seen(<char*>p.a.data, <char**>&p.a.data, a_size, a_size, False)
-    if p.packed == NULL:
-        seen[count] = Seen(<char*>p.b.data, <char**>&p.b.data, b_size, b_size, False)
-        count += 1
-    if p.total != NULL:
-        seen[count] = Seen(<char*>p.total, <char**>&p.total, whole, whole, False)
-        count += 1
-    return count
 
 
 cdef object pack_once(Compute compute, uint64_t* arguments, int64_t times):
@@ -479,39 +460,16 @@ def has_equal_rows(int64_t terms, int64_t columns):
     return _bits > 0 and (terms <= MOST_INNER or columns >= FEW)
 
 
-def multiply_views(a, b, bint transpose_a=False, bint transpose_b=False, total=None):
-    """Return the product of two matrices, added to a total, with the bits of the kernel for plain matrices.
-
-    For views whose elements lie apart, of which other executors and native programs have plain copies.
-
-    Parameters
-    ----------
-    a, b, total : numpy.ndarray
-        Matrices of one dtype, float32 or float64, which fit and have elements.
-    """
-    cdef Product p
-    cdef cnp.ndarray result
-    p.total = p.more_a = p.packed = p.scratch = NULL
-    left, right = np.ascontiguousarray(a), np.ascontiguousarray(b)
-    _as_matrix(<ArrayObject*><PyObject*>left, transpose_a, &p.a)
-    _as_matrix(<ArrayObject*><PyObject*>right, transpose_b, &p.b)
-    p.rows = p.a.columns if p.a.transposed else p.a.rows
-    p.columns = p.b.rows if p.b.transposed else p.b.columns
-    p.inner = p.a.rows if p.a.transposed else p.a.columns
-    p.adds = total is not None
-    if p.adds:
-        total = np.ascontiguousarray(total)
-        p.total = cnp.PyArray_DATA(total)
-    result = np.empty((p.rows, p.columns), a.dtype)
-    p.data = cnp.PyArray_DATA(result)
-    if not _is_own(&p) and <int64_t>p.rows * p.columns * p.inner > TINY:
+cdef int compute_product(const Product* p, size_t itemsize) except -1:
+    """Compute a product of floats of `itemsize` bytes on this thread."""
+    if not _is_own(p) and <int64_t>p.rows * p.columns * p.inner > TINY:
         require_blas()
     with nogil:
-        if PyArray_ITEMSIZE(<ArrayObject*><PyObject*>result) == sizeof(float):
-            _block(&p, 0, p.rows, 0, p.columns, <float*>p.data, NULL)
+        if itemsize == sizeof(float):
+            _block(p, 0, p.rows, 0, p.columns, <float*>p.data, NULL)
         else:
-            _block(&p, 0, p.rows, 0, p.columns, <double*>p.data, NULL)
-    return result
+            _block(p, 0, p.rows, 0, p.columns, <double*>p.data, NULL)
+    return 0
 
 
 def limit_vectors(int bits):

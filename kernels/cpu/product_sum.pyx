@@ -26,7 +26,7 @@ from tagloom.kernels.cpu.arrays cimport (
 from tagloom.kernels.cpu.linear cimport TINY, multiply_columns
 from tagloom.kernels.cpu.registry cimport register
 
-from tagloom.kernels.cpu.linear import multiply_views
+from tagloom.kernels.cpu.views import multiply_views
 
 cdef extern from "numpy/arrayobject.h":
     DescrObject* PyArray_DESCR(ArrayObject*)

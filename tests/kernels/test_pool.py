@@ -414,29 +414,61 @@ def test_free_blocks_do_not_pile_up_beyond_the_peak():
     assert 64 << 20 <= pool.cached_bytes <= (64 << 20) + slack
 
 
+def take_together(pool, *megabytes):
+    """Make arrays that live at the same time, in a new step; then drop them."""
+
+    def step():
+        pool.charge_external([])
+        return [np.empty(size << 20, np.uint8) for size in megabytes]
+
+    KernelContexts(pool).run(step)
+
+
 def test_blocks_that_no_step_takes_any_more_go_first():
     pool = Pool(1 << 30)
-
-    def step(*megabytes):
-        """Make arrays in turn; return which of them were not in a kept block."""
-        pool.charge_external([])
-        new = []
-        for size in megabytes:
-            before = pool.cached_bytes
-            np.empty(size << 20, np.uint8)
-            new += [size] * (pool.cached_bytes != before)
-        return new
-
-    run = KernelContexts(pool).run
-    often, rarely = (64, 28, 24), (20, 16, 14, 12, 10)  # altogether more than the peak and what is kept beyond it
-    run(step, *often)
-    run(step, *rarely)
-    assert run(step, *often) != []
+    often, rarely = (64, 28, 24), (20, 16, 14, 12, 10)
+    take_together(pool, *rarely)
     for _ in range(5):
-        run(step, *often)
-    assert run(step, *often) == []  # what was left of the others has gone
-    assert run(step, *rarely, *often) != []
-    assert run(step, *often) != []  # what the last step took has not
+        take_together(pool, *often)
+    assert pool.cached_bytes == (116 + 72) << 20
+    take_together(pool, 80)  # more than the peak and what is kept beyond it
+    assert pool.cached_bytes == (116 + 80) << 20
+
+
+@pytest.mark.parametrize("limit", [None, 1 << 30])
+def test_a_larger_block_is_taken_where_a_new_one_would_push_it_out(limit):
+    pool = Pool(1 << 30, limit)
+    take_together(pool, 64, 24, 20, 16)
+    take_together(pool, 28, 32, 40)  # there is room for two more blocks, then the 64 MB are there
+    assert pool.live_bytes == 0
+    if limit is None:
+        assert pool.cached_bytes == (64 + 24 + 20 + 16 + 28 + 32) << 20
+    else:  # the bytes that were not asked for would count
+        assert pool.cached_bytes == (24 + 20 + 16 + 28 + 32 + 40) << 20
+
+
+def test_unused_bytes_of_larger_blocks_count_as_kept():
+    pool = Pool(1 << 30)
+    run = KernelContexts(pool).run
+    take_together(pool, 64, 24, 20, 16)
+    arrays = [run(np.empty, size << 20, np.uint8) for size in (28, 32, 40)]
+    assert pool.live_bytes == 100 << 20
+    assert pool.cached_bytes == (24 + 20 + 16 + 64 - 40) << 20
+    arrays[-1].resize(38 << 20, refcheck=False)  # in its block
+    arrays[-1].resize(60 << 20, refcheck=False)
+    del arrays
+    assert pool.live_bytes == 0
+    pool.trim()
+    assert pool.cached_bytes == 0
+
+
+def test_blocks_much_larger_than_an_array_are_not_taken():
+    pool = Pool(1 << 30)
+    run = KernelContexts(pool).run
+    take_together(pool, 128)
+    arrays = [run(np.empty, size << 20, np.uint8) for size in (20, 24, 28, 16)]
+    assert pool.cached_bytes == 0  # the 128 MB made room for the last one
+    del arrays
 
 
 @pytest.mark.parametrize("size", [(1 << k) + more for k in (14, 17, 20, 22) for more in (-64, 0, 1)] + [5 << 22])

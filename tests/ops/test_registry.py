@@ -381,7 +381,7 @@ def public_functions():
     """Yield every public function, and every method of a public class, of the operations and what stands on them."""
     for package in (tagloom.ops, tagloom.frontend, tagloom.data, compat):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if info.name.rpartition(".")[2] not in HELPERS:
+            if info.name.rpartition(".")[2] not in HELPERS and "vectorizing" not in info.name:
                 yield from published(importlib.import_module(info.name))
 
 

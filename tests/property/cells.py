@@ -18,9 +18,9 @@ def make_every_product_worthwhile(monkeypatch):
 class Cells:
     """Builds one loop by chance, and draws what is fed."""
 
-    def __init__(self, seed, batch=2, units=3):
+    def __init__(self, seed, batch=2, units=3, reads_arrays=True):
         self.random = Random(seed)
-        self.batch, self.units = batch, units
+        self.batch, self.units, self.reads_arrays = batch, units, reads_arrays
         self.side = (batch, units)
         self.x = tg.placeholder("float64", [LENGTH, *self.side])
         self.context = tg.placeholder("float64", self.side)
@@ -46,7 +46,7 @@ class Cells:
                 lambda: h,
                 lambda: h,
                 lambda: self.context,
-                lambda: self.array.read(index),
+                lambda: self.array.read(index) if self.reads_arrays else self.x[index],
                 lambda: self.x[index],
                 lambda: tg.gather(self.x, index),
                 lambda: tg.gather(self.table, self.ids[t]),

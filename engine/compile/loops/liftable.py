@@ -131,7 +131,7 @@ class Liftable:
         # Invariant, so computed once and without a batch rule.
         if not any(kinds):
             return False
-        if self._rules.keeps_bits and is_matmul(op) and not (is_product(op) and is_equal_in_blocks(op)):
+        if self._may_change_bits(op):
             return None
         batch = op.rule(Batch)
         emit = None if batch is None else batch.rule(op, [bool(kind) for kind in kinds])
@@ -139,6 +139,10 @@ class Liftable:
             return None
         self._emits[op] = emit
         return True
+
+    def _may_change_bits(self, op: Operation) -> bool:
+        """Return True for a product whose rows may have other bits if computed for many iterations at once."""
+        return self._rules.keeps_bits and is_matmul(op) and not (is_product(op) and is_equal_in_blocks(op))
 
     def _is_row(self, op: Operation) -> bool:
         """Return True for a row readable for many iterations at once, and record array and number."""

@@ -110,7 +110,7 @@ class _Merging:
         kept = count_noninput_uses(self.program, loop.body)
         for op in list(loop.body.operations):
             # Only the outermost sum: `_flatten_sum` collects the terms of inner sums.
-            if _is_sum(op) and not any(_is_sum(user) for user in computing_users(op.outputs[0])):
+            if _is_sum(op) and not any(_is_sum(user) for user in computing_users(op.outputs[0], kept)):
                 terms = _flatten_sum(op, kept)
                 if not self._one_product(loop, op, terms, 0, kept):
                     self._one_product(loop, op, terms, 1, kept)
@@ -119,7 +119,7 @@ class _Merging:
         """Merge a sum's terms that are products with an outside factor; return True if there are two or more."""
         groups: dict[tuple[Any, ...], list[Tensor]] = defaultdict(list)
         for term in terms:
-            alone = term.region is loop.body and not kept[term] and len(computing_users(term)) == 1
+            alone = term.region is loop.body and not kept[term] and len(computing_users(term, kept)) == 1
             if alone and is_product(term.op) and loop.is_outside(term.op.inputs[1 - side]):
                 groups[term.op.device, *term.op.attrs.values()].append(term)
         group = max(groups.values(), key=len, default=[])
@@ -180,7 +180,7 @@ def _flatten_sum(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:
     terms, work = [], list(reversed(op.inputs))
     while work:
         t = work.pop()
-        alone = len(computing_users(t)) == 1 and not kept[t] and not any(t is other for other in work)
+        alone = len(computing_users(t, kept)) == 1 and not kept[t] and not any(t is other for other in work)
         if alone and _is_sum(t.op) and t.region is op.region:
             work += reversed(t.op.inputs)
         else:

@@ -94,15 +94,14 @@ class _Splitting:
         axis, (factor, other) = inner_axis(op, side), op.inputs[:: 1 if side == 0 else -1]
         if not _is_joined(factor, axis) or not self.loop.is_outside(other):
             return []
-        cost = work(op) // factor.shape.as_tuple()[axis]  # multiplications per row or column of a part
         is_fast = self.keeps_products and is_fast_in_loop(op, side)
         # Adjacent parts of one kind first, then of one kind after those too small to lift have joined the rest.
         groups = [list(parts) for _, parts in groupby(_flatten_concat(factor, axis), self._kind)]
 
         def kind(parts: list[Tensor]) -> bool | None:
             """Return the kind of a group, whose parts are all of one kind; None if lifting its product does not pay."""
-            varies, width = self._kind(parts[0]), sum(t.shape.as_tuple()[axis] for t in parts)
-            return None if cost * width < WORTH or (varies and is_fast) else varies
+            varies = self._kind(parts[0])
+            return None if _work_of_parts(op, axis, factor, parts) < WORTH or (varies and is_fast) else varies
 
         pieces = [[t for parts in same for t in parts] for _, same in groupby(groups, kind)]
         return pieces if len(pieces) > 1 else []
@@ -115,6 +114,12 @@ def _has_joined_factor(op: Operation) -> bool:
 def _flatten_concat(factor: Tensor, axis: int) -> list[Tensor]:
     """Return the parts of a concatenated matrix, with nested concatenations flattened."""
     return [t for part in factor.op.inputs for t in (_flatten_concat(part, axis) if _is_joined(part, axis) else [part])]
+
+
+def _work_of_parts(op: Operation, axis: int, factor: Tensor, parts: list[Tensor]) -> int:
+    """Return the multiplications of a product with a few of the parts that are joined to a factor."""
+    width = sum(t.shape.as_tuple()[axis] for t in parts)
+    return width * (work(op) // factor.shape.as_tuple()[axis])
 
 
 def _is_joined(factor: Tensor, axis: int) -> bool:

@@ -90,7 +90,7 @@ def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
         term = terms[0]
         # The product is no longer computed by itself, except for a watch, so only the addition may use the term.
         near = term.region is body and term.op.device == total.op.device
-        if near and len(computing_users(term)) == 1 and not kept[term] and not term.op.control_inputs:
+        if near and len(computing_users(term, kept)) == 1 and not kept[term] and not term.op.control_inputs:
             yield i, term
 
 

@@ -26,18 +26,12 @@ from ..support.arguments import as_sizes, axis_within, check_rank, index_tensor,
 from ..support.array_library import add_at, cast_to_accumulator
 from ..support.batching import emit_copy
 from ..support.bounds import check_bounds, rows_of_segments
-from ..support.common import scalar_like, shape_of
+from ..support.common import raised_to, scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
 from ..support.late_axes import gather_along_late, late_axis
 from ..support.literals import f64, i32, i64
 from ..support.tangents import LINEAR_IN_FIRST, linear
-from ..support.vectorizing.indexing import (
-    gather_examples,
-    gather_grad_examples,
-    gather_nd_examples,
-    scatter_nd_examples,
-    segments_examples,
-)
+from ..support.vectorizing import indexing
 
 _X = np.arange(12.0).reshape(3, 4)
 _INDEX: dict[str, tuple[DType, ...]] = {"I": dtypes.INDEX}
@@ -144,7 +138,7 @@ define(
     "Gather",
     "params: T, indices: I -> output: T",
     rules=[
-        Vectorize(gather_examples),
+        Vectorize(indexing.gather_examples),
         LINEAR_IN_FIRST,
         Batch(_batch_gather),
         TakesRow(_source_row),
@@ -180,7 +174,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     attrs={"axis": 0, "batch_dims": 0},
     shape=lambda op: static_shape(op.inputs[2]),
-    rules=[Vectorize(gather_grad_examples), Elements(shape_in(2)), ReadsValues()],
+    rules=[Vectorize(indexing.gather_grad_examples), Elements(shape_in(2)), ReadsValues()],
     kernel=_gather_grad,
     gradient=lambda op, g: [apply("Gather", g, op.inputs[1], **_gather_axes(op)), None, None],
     samples=[
@@ -294,7 +288,7 @@ define(
     where=_INDEX,
     shape=_gather_nd_shape,
     rules=[
-        Vectorize(gather_nd_examples),
+        Vectorize(indexing.gather_nd_examples),
         LINEAR_IN_FIRST,
         TakesPart(),
         Elements(lambda params, indices: math.prod((*indices.shape[:-1], *params.shape[indices.shape[-1] :]))),
@@ -369,7 +363,7 @@ define(
     "indices: I, updates: T, shape: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_scatter_shape,
-    rules=[Vectorize(scatter_nd_examples), linear(1), Elements(shape_in(2)), ReadsValues()],
+    rules=[Vectorize(indexing.scatter_nd_examples), linear(1), Elements(shape_in(2)), ReadsValues()],
     kernel=_scatter_nd,
     gradient=lambda op, g: [None, apply("GatherNd", g, op.inputs[0]), None],
     samples=[
@@ -456,22 +450,12 @@ def rows_by_id(segments: Tensor, ids: Tensor, like: Tensor) -> Tensor:
     return apply("Where", raised_to(kept, like), rows, scalar_like(0, segments))
 
 
-def raised_to(mask: Tensor, like: Tensor) -> Tensor:
-    """Append dimensions of size 1 to `mask`, up to the rank of `like`."""
-    if mask.rank is None or like.rank is None:
-        extra = apply("Rank", like) - apply("Rank", mask)
-        tail = apply("Fill", apply("Reshape", extra, constant(i32([1]))), constant(1))
-    else:
-        tail = constant(np.ones(like.rank - mask.rank, np.int32))
-    return apply("Reshape", mask, apply("Concat", [shape_of(mask), tail], axis=0))
-
-
 define(
     "UnsortedSegmentSum",
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=segment_shape,
-    rules=[Vectorize(segments_examples), LINEAR_IN_FIRST, Elements(segments_size), ReadsValues()],
+    rules=[Vectorize(indexing.segments_examples), LINEAR_IN_FIRST, Elements(segments_size), ReadsValues()],
     kernel=_segment_sum,
     gradient=_segment_gradient,
     samples=[

@@ -21,11 +21,11 @@ from ...ir.rules.vectorizing import Vectorize
 from ...ir.tensor import Tensor
 from ..support.arguments import check_rank, index_tensor
 from ..support.array_library import add_at, last_writers
-from ..support.common import scalar_like, shape_of
+from ..support.common import raised_to, scalar_like, shape_of
 from ..support.literals import f64, i32, i64
 from ..support.segmented import combine_at
 from ..support.vectorizing.indexing import tensor_scatter_examples
-from .gather import flat_rows, raised_to
+from .gather import flat_rows
 
 _X = f64([[1, 2], [3, 4], [5, 6]])
 

@@ -22,13 +22,13 @@ from ..math.casting import cast
 from ..math.complex import conj
 from ..support.arguments import index_tensor
 from ..support.bounds import rows_of_segments
-from ..support.common import same_as, scalar_like, shape_of
+from ..support.common import raised_to, same_as, scalar_like, shape_of
 from ..support.literals import c128, f64, i32, i64
 from ..support.segmented import combine_at, places_among_equals, products_of_others
 from ..support.vectorizing.families import one_by_one
 from ..support.vectorizing.indexing import segments_examples
 from .counting import above_all
-from .gather import check_rows, raised_to, rows_by_id, segment_shape, segments_size
+from .gather import check_rows, rows_by_id, segment_shape, segments_size
 
 _X = f64([[1, -2], [3, 0.5], [-1, 4], [2, 5]])
 _IDS = i32([2, 0, 2, -1])

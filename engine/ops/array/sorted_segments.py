@@ -19,10 +19,9 @@ from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import index_tensor
-from ..support.common import scalar_like, shape_of
+from ..support.common import raised_to, scalar_like, shape_of
 from ..support.literals import i32, i64
 from ..support.vectorizing.families import one_by_one
-from .gather import raised_to
 from .segments import counts_by_id, divide_total, floating_data
 
 _NO_LIMIT = -1

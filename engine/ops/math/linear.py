@@ -104,10 +104,11 @@ def _are_matrices(a: Any, b: Any) -> bool:
 
 
 def _compute_matmul(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+    """Multiply two matrices: views by our own kernel, others by the array library."""
     check_rank(a, 2, None, "matmul multiplies matrices")
     check_rank(b, 2, None, "matmul multiplies matrices")
     if _are_views(a, b):
-        from ...kernels.cpu.linear import multiply_views  # late: loads all C kernels, which a graph does without
+        from ...kernels.cpu.views import multiply_views  # late: loads all C kernels, which a graph does without
 
         return multiply_views(a, b, transpose_a, transpose_b)
     if is_numpy(xp) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # BLAS has no 16-bit floats; cuBLAS has

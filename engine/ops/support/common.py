@@ -131,3 +131,13 @@ def with_static_shape(tensor: Tensor, like: Tensor) -> Tensor:
 def scalar_like(value: Any, tensor: Tensor) -> Tensor:
     """Return a scalar constant of the dtype of `tensor`."""
     return constant(np.asarray(value).astype(tensor.dtype.numpy))
+
+
+def raised_to(mask: Tensor, like: Tensor) -> Tensor:
+    """Append dimensions of size 1 to `mask`, up to the rank of `like`."""
+    if mask.rank is None or like.rank is None:
+        extra = apply("Rank", like) - apply("Rank", mask)
+        tail = apply("Fill", apply("Reshape", extra, constant(np.ones(1, np.int32))), constant(1))
+    else:
+        tail = constant(np.ones(like.rank - mask.rank, np.int32))
+    return apply("Reshape", mask, apply("Concat", [shape_of(mask), tail], axis=0))

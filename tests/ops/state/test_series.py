@@ -71,17 +71,19 @@ def test_concat_joins_the_rows_in_order_of_their_slots():
         np.asarray([9, 2], np.int32),
         float64,
         Shape([None, 2]),
+        axis=0,
     )
     assert rows.tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 
 
 def test_concat_of_nothing_has_no_rows_of_the_right_width():
-    assert run("SeriesConcat", Series(), np.asarray([9, 2], np.int32), float64, Shape([None, 2])).shape == (0, 2)
+    rows = run("SeriesConcat", Series(), np.asarray([9, 2], np.int32), float64, Shape([None, 2]), axis=0)
+    assert rows.shape == (0, 2)
 
 
 def test_split_takes_concat_apart_into_the_same_slots():
     like = series(s0=[[1.0], [2.0]], s1=np.zeros((0, 1)), s4=[[3.0]])
-    parts = run("SeriesSplit", np.asarray([[7.0], [8.0], [9.0]]), like)
+    parts = run("SeriesSplit", np.asarray([[7.0], [8.0], [9.0]]), like, axis=0, like_axis=0)
     assert contents(parts) == {0: [[7.0], [8.0]], 1: [], 4: [[9.0]]}
 
 

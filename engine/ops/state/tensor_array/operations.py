@@ -10,7 +10,6 @@ pass lists the sizes in the attribute `blocks` of the unstack, and adds TensorAr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from ....ir.traits import Effect
 from ...support.attributes import takes_attributes
 from ...support.common import infer_nothing, infer_scalar, shape_of
 from ...support.context import KernelContext, result_after
-from .element_rules import ElementRules
+from .element_rules import ArraySpec
 from .gradient_arrays import gradient_array
 from .storage import ArrayStorage
 from .tangents import MAKES, reads, writes
@@ -85,28 +84,8 @@ def _first_or_none(zeros: tuple[Any, ...]) -> Any:
     return zeros[0] if zeros else None
 
 
-@dataclass(frozen=True, slots=True)
-class _ArraySpec:
-    """Attributes of a TensorArrayNew."""
-
-    dtype: DType
-    element_shape: Shape
-    dynamic_size: bool
-    clear_after_read: bool
-    identical_shapes: bool
-    array_name: str
-    swappable: bool
-    accepts_host_rows: bool
-    sums: bool
-
-    def element_rules(self) -> ElementRules:
-        """Return the rules for the elements."""
-        shape = Shape(self.element_shape)
-        return ElementRules(shape, self.dynamic_size, self.clear_after_read, self.identical_shapes, self.sums)
-
-
-@takes_attributes(_ArraySpec)
-def _make_tensor_array(xp: Any, context: KernelContext, size: Any, attrs: _ArraySpec) -> tuple[ArrayStorage, Any]:
+@takes_attributes(ArraySpec)
+def _make_tensor_array(xp: Any, context: KernelContext, size: Any, attrs: ArraySpec) -> tuple[ArrayStorage, Any]:
     """Make the storage of an array for the step, and its flow; TensorArrayError for a negative size."""
     if size < 0:
         raise TensorArrayError(

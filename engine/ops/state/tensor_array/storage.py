@@ -9,14 +9,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ....base.dtypes import DType, as_dtype
-from ....base.errors import TensorArrayError
 from ....base.resources import Resource
 from ....base.shapes import Shape
 from ....kernels.cpu.elements import Element, Elements
 from ....kernels.memory.swappable import SwappableArray
 from ...support.context import KernelContext, Wait
 from .element_blocks import Blocks
-from .element_rules import ANY_ELEMENTS, ElementRules, describe_instance
+from .element_rules import ANY_ELEMENTS, ElementRules, array_error, describe_instance
 from .element_sums import Addend, ElementSums
 from .joined_arrays import concatenated_with_lengths, join_values, not_read_if_refused, stack_values, values_at
 
@@ -184,7 +183,7 @@ class ArrayStorage(Elements, Resource):
         index = int(index)
         element = self._element_slot(index, context, grow=self.adds)
         if element.value is None and element.shape is not None:
-            raise self._array_error(
+            raise array_error(
                 f"{self._describe_index(index)} was already read, and cleared by that read",
                 context,
                 got=f"first read by {describe_instance(element.reader)}",
@@ -260,7 +259,7 @@ class ArrayStorage(Elements, Resource):
         shape = static if zeros is None else Shape(zeros[1:])
         shape = shape if shape.is_fully_known else self.element_shape
         if not shape.is_fully_known:
-            raise self._array_error(
+            raise array_error(
                 f"no elements of TensorArray '{self.name}' can be stacked without a known element shape",
                 context,
                 wanted="a fully known element shape",
@@ -273,7 +272,7 @@ class ArrayStorage(Elements, Resource):
         """Write the rows of an array to several elements (rule 110); return the wait for sums in a thread."""
         rows = rows if self.keeps_on_host(rows) else self.xp.asarray(rows)
         if rows.ndim == 0 or len(rows) != len(indices):
-            raise self._array_error(
+            raise array_error(
                 f"TensorArray '{self.name}' needs one row for each index",
                 context,
                 wanted=f"{len(indices)} rows",
@@ -319,7 +318,7 @@ class ArrayStorage(Elements, Resource):
         """Write consecutive pieces of `value` of these lengths (rule 110); return the wait for sums in a thread."""
         value, lengths = self.xp.asarray(value), np.asarray(lengths)
         if lengths.ndim != 1 or (lengths < 0).any():
-            raise self._array_error(
+            raise array_error(
                 f"split of TensorArray '{self.name}' needs a vector of lengths",
                 context,
                 wanted="non-negative integers of shape [n]",
@@ -327,7 +326,7 @@ class ArrayStorage(Elements, Resource):
                 hint="compute them from shapes, as shape(t)[0]",
             )
         if value.ndim == 0 or lengths.sum() != len(value):
-            raise self._array_error(
+            raise array_error(
                 f"the lengths of a split of TensorArray '{self.name}' do not sum to the first dimension",
                 context,
                 wanted=f"a sum of {len(value)}" if value.ndim else "a value of rank 1 or more",
@@ -335,7 +334,7 @@ class ArrayStorage(Elements, Resource):
                 hint="slice the value, or give a length for each row that is left",
             )
         if not self.dynamic_size and len(lengths) != self.size:
-            raise self._array_error(
+            raise array_error(
                 f"split needs as many lengths as TensorArray '{self.name}' has elements",
                 context,
                 wanted=self.size,
@@ -353,7 +352,7 @@ class ArrayStorage(Elements, Resource):
         if index >= self.count and grow and self.dynamic_size:
             self._grow_to(index, context)
         if not 0 <= index < self.count:
-            raise self._array_error(
+            raise array_error(
                 f"index {index} of TensorArray '{self.name}' is out of bounds",
                 context,
                 wanted=f"0 <= index < size {self.size}",
@@ -369,7 +368,7 @@ class ArrayStorage(Elements, Resource):
     def _grow_to(self, index: int, context: KernelContext) -> None:
         """Make an array of dynamic size long enough for an index; TensorArrayError if its size is frozen."""
         if self.frozen:
-            raise self._array_error(
+            raise array_error(
                 f"TensorArray '{self.name}' cannot grow to index {index}: a gradient array fixed its size {self.size}",
                 context,
                 hint="write all elements before calling grad",
@@ -379,7 +378,7 @@ class ArrayStorage(Elements, Resource):
     def _check_sum(self, index: int, element: Element, array: Array, context: KernelContext) -> None:
         """Refuse an addend of another shape than the element."""
         if element.value is None or array.shape != element.shape:
-            raise self._array_error(
+            raise array_error(
                 f"{self._describe_index(index)} sums writes of one shape only",
                 context,
                 wanted=list(element.shape or ()),
@@ -392,7 +391,7 @@ class ArrayStorage(Elements, Resource):
         written = element.shape is not None and not self.adds
         verb, first = ("written", element.writer) if written else ("read", element.reader)
         now = describe_instance((context.operation, context.iteration))
-        raise self._array_error(
+        raise array_error(
             f"{self._describe_index(index)} has already been {'written to' if written else 'read'}",
             context,
             wanted="one write to each index, before it is read",
@@ -403,7 +402,7 @@ class ArrayStorage(Elements, Resource):
     def _check_value(self, index: int, array: Array, context: KernelContext) -> None:
         """Refuse another dtype or shape; the first value of an array of identical shapes sets the shape."""
         if array.dtype != self.dtype:
-            raise self._array_error(
+            raise array_error(
                 f"{self._describe_index(index)} was given another dtype",
                 context,
                 wanted=self.element_type,
@@ -414,7 +413,7 @@ class ArrayStorage(Elements, Resource):
             return
         shape = Shape(array.shape)
         if not self.element_shape.includes(shape):
-            raise self._array_error(
+            raise array_error(
                 f"{self._describe_index(index)} was given another shape",
                 context,
                 wanted=self.element_shape,
@@ -431,7 +430,7 @@ class ArrayStorage(Elements, Resource):
             shape = self.primal.shape_at(index)
         shape = shape if shape.is_fully_known else self.element_shape
         if not shape.is_fully_known:
-            raise self._array_error(
+            raise array_error(
                 f"could not read {self._describe_index(index)}: it was never written, and its shape is not known",
                 context,
                 wanted="a written element, or a fully known element shape",
@@ -452,7 +451,7 @@ class ArrayStorage(Elements, Resource):
         """Return the concatenation of no elements; TensorArrayError if the element shape is unknown."""
         shape = Shape(like[0][1:]) if like else static.merge(self.element_shape)[1:]
         if not shape.is_fully_known:
-            raise self._array_error(
+            raise array_error(
                 f"no elements of TensorArray '{self.name}' can be joined without a known element shape",
                 context,
                 got=self.element_shape,
@@ -467,7 +466,7 @@ class ArrayStorage(Elements, Resource):
             return
         for index, value in zip(indices, values, strict=True):
             if value.shape != values[0].shape:
-                raise self._array_error(
+                raise array_error(
                     f"elements of TensorArray '{self.name}' differ in shape and cannot be stacked",
                     context,
                     wanted=list(values[0].shape),
@@ -479,7 +478,7 @@ class ArrayStorage(Elements, Resource):
         """Refuse to join scalars, or elements that differ in other dimensions than the first."""
         for index, value in enumerate(values):
             if len(value.shape) == 0 or value.shape[1:] != values[0].shape[1:]:
-                raise self._array_error(
+                raise array_error(
                     f"elements of TensorArray '{self.name}' cannot be joined along their first dimension",
                     context,
                     wanted="rank 1 or more, and equal trailing dimensions",
@@ -489,7 +488,7 @@ class ArrayStorage(Elements, Resource):
 
     def _check_open(self, context: KernelContext) -> None:
         if self.closed:
-            raise self._array_error(
+            raise array_error(
                 f"TensorArray '{self.name}' was used after it was closed",
                 context,
                 hint="let close wait for the last use with control_dependencies",
@@ -497,7 +496,3 @@ class ArrayStorage(Elements, Resource):
 
     def _describe_index(self, index: int) -> str:
         return f"index {index} of TensorArray '{self.name}' (size {self.size})"
-
-    @staticmethod
-    def _array_error(what: str, context: KernelContext, **fields: Any) -> TensorArrayError:
-        return TensorArrayError(what, operation=context.operation, **fields)
