@@ -204,3 +204,15 @@ def test_rows_of_views_are_gathered_like_plain_rows():
     feeds = {t: random.standard_normal(t.shape.as_tuple()).astype(np.float32) for t in (x, w)}
     variants = ON, ON.without("straight", "cluster")
     tg.testing.assert_same_under(*variants, fetches=fetches, feeds=feeds, rtol=0, atol=0)
+
+
+def test_a_view_is_added_to_a_sum_like_a_plain_matrix():
+    """A chain of a few terms begins with the total."""
+    with tg.Graph().as_default():
+        x, w = tg.placeholder("float64", [2, 3]), tg.placeholder("float64", [3, 3])
+        body = lambda t, y, total: (t + 1, tg.tanh(tg.reverse(y, [0, 1]) + x), total + tg.reverse(y, [0, 1]) @ w)  # noqa: E731
+        fetches = tg.while_loop(lambda t, *_: t < 40, body, [0, x, tg.zeros([2, 3], "float64")])[2]
+    random = np.random.default_rng(0)
+    feeds = {t: random.standard_normal(t.shape.as_tuple()) for t in (x, w)}
+    variants = ON, ON.without("straight", "cluster")
+    tg.testing.assert_same_under(*variants, fetches=fetches, feeds=feeds, rtol=0, atol=0)
