@@ -117,7 +117,7 @@ def _compute_matmul(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: boo
 
 
 def _add_matmul(xp: Any, a: Any, b: Any, total: Any, transpose_a: bool, transpose_b: bool) -> Any:
-    """Add a product of matrices to a total: views by our own kernel, whose chains of a few terms begin with the total."""
+    """Add a product of matrices to a total: views by our kernel, whose short chains begin with the total."""
     if _are_matrices(a, b) and _are_matrices(a, total) and (_are_views(a, b) or not total.flags.c_contiguous):
         from ...kernels.cpu.views import multiply_views  # late, as above
 
