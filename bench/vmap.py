@@ -178,7 +178,7 @@ def jax(case: Case, stack: AsyncExitStack) -> Step:
     else:
 
         def last(x: Any, rows: Any) -> Any:
-            return jax.lax.scan(lambda a, e: (recurrence(ops, a, e), None), x, rows)[0]
+            return jax.lax.scan(lambda a, e: (recurrence(ops, a, e),) * 2, x, rows)[1][-1]
 
         function, arguments = lambda x, rows: [jax.jacrev(last)(x, rows)], [POINT, SERIES]
     compiled = jax.jit(function)

@@ -1,4 +1,4 @@
-"""The gradients of all elements of a tensor: at once, or one after the other in a loop in the graph."""
+"""The gradients of all elements of a tensor: at once, or by a loop in the graph."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _at_once(elements: Tensor, xs: Sequence[Any], unconnected: str) -> list[Tens
 
 
 def _in_a_loop(elements: Tensor, xs: Sequence[Any], unconnected: str, name: str) -> list[Tensor | None]:
-    """Return the gradients of elements one after the other."""
+    """Return the gradients of elements by a loop in the graph."""
     count = apply("Cast", size_along(elements, 0), dtype=int64)
     cond, body = new_region("loop predicate"), new_region("loop body")
     for region in (cond, body):
@@ -100,6 +100,6 @@ def _in_a_loop(elements: Tensor, xs: Sequence[Any], unconnected: str, name: str)
 
 
 def _stack_rows(series: Tensor, row: Tensor, x: object) -> Tensor:
-    """Return the rows saved by all iterations as one tensor, empty without iterations."""
+    """Return the rows saved by all iterations as a tensor, empty without iterations."""
     like = apply("Concat", [constant([0], "int32"), shape_of_value(key_of(x))], axis=0)
     return apply("SeriesConcat", series, like, dtype=row.dtype, shape=row.shape)

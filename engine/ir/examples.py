@@ -26,7 +26,7 @@ class Examples:
     operands : sequence of Tensor
         Its operands; the batched ones have a first dimension for the examples.
     batched : sequence of bool
-        For each operand, whether it differs between examples.
+        For each operand, True if different in each example.
     count : Tensor of int32, scalar
         Number of examples.
     """
@@ -54,7 +54,7 @@ class Examples:
         return self._spread[i]
 
     def shared(self, i: int) -> Tensor:
-        """Return an operand that must be the same for all examples; VectorizationError if it differs."""
+        """Return an operand common to all examples; VectorizationError for an operand of each example."""
         if self.batched[i]:
             raise VectorizationError(
                 f"operand {i} of {self.op.type} differs between the examples of a vectorized function",
@@ -104,7 +104,7 @@ def join_sizes(*parts: int | Tensor) -> Tensor:
 
 
 def _known_sizes(part: int | Tensor) -> Any:
-    """Return an integer, or the value of a tensor if it is known."""
+    """Return an integer, or the known value of a tensor."""
     return static_value(part) if isinstance(part, Tensor) else part
 
 
@@ -118,11 +118,37 @@ def _as_vector(part: int | Tensor, dtype: DType) -> Tensor:
     return apply("ExpandDims", tensor, axis=0) if tensor.rank == 0 else tensor
 
 
-def sizes_of(tensor: Tensor) -> Tensor:
-    """Return the shape of a tensor as an int32 vector: a constant if known."""
-    if tensor.shape.is_fully_known:
-        return constant(np.asarray(tensor.shape.as_tuple(), np.int32))
-    return apply("Shape", tensor)
+class Sizes:
+    """The sizes of a tensor, by index or slice: constants where known, whatever the other sizes."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def __getitem__(self, key: int | slice) -> Tensor:
+        shape = self.tensor.shape
+        if shape.rank is not None:
+            part = shape.dims[key]
+            known = part if isinstance(part, tuple) else (part,)
+            if None not in known:
+                return constant(np.asarray(part, np.int32))
+        result: Tensor = apply("Shape", self.tensor)[key]
+        return result
+
+    @property
+    def all(self) -> Tensor:
+        """The shape as an int32 vector."""
+        return self[:] if self.tensor.shape.is_fully_known else apply("Shape", self.tensor)
+
+
+def sizes_of(tensor: Tensor) -> Sizes:
+    """Return the sizes of a tensor."""
+    return Sizes(tensor)
+
+
+def multiply_sizes(sizes: Tensor) -> Tensor:
+    """Return the product of a vector of sizes: a constant if known."""
+    value = static_value(sizes)
+    return apply("Prod", sizes, axis=None, keepdims=False) if value is None else constant(np.int32(np.prod(value)))
 
 
 def spread(tensor: Tensor, count: Tensor) -> Tensor:
@@ -130,7 +156,7 @@ def spread(tensor: Tensor, count: Tensor) -> Tensor:
     if tensor.rank == 0:
         result = apply("Fill", join_sizes(count), tensor)
     else:
-        result = apply("BroadcastTo", tensor, join_sizes(count, sizes_of(tensor)))
+        result = apply("BroadcastTo", tensor, join_sizes(count, sizes_of(tensor).all))
     result.shape = result.shape.merge(batched_shape(tensor.shape, count))
     return result
 

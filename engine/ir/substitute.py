@@ -33,6 +33,9 @@ def count_noninput_uses(program: Program, region: Region | None = None) -> Count
     return found
 
 
+_MOST_BEFORE_WATCHES = 64
+
+
 def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> list[Operation]:
     """Return the operations that use a tensor, except those that run for watches alone.
 
@@ -49,12 +52,31 @@ def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> list[Oper
 
 
 def _is_for_watches(op: Operation, kept: Container[Tensor | None]) -> bool:
-    """Return True for a watch, and for an operation without effects whose results are used for watches alone."""
-    if not op.outputs:
-        return "key" in op.attrs
-    if op.regions or op.definition.effects is not Effect.NONE:
-        return False
-    return all(t not in kept and t._consumers and not computing_users(t, kept) for t in op.outputs)
+    """Return True if all uses of an operation's results, direct and indirect, end in watches of its region.
+
+    Few operations lie between a result and its watch; a search over more would be slow in long bodies, and ends.
+    """
+    seen, waiting = {op}, [op]
+    while waiting:
+        if len(seen) > _MOST_BEFORE_WATCHES:
+            return False
+        user = waiting.pop()
+        if not user.outputs:
+            if "key" not in user.attrs:
+                return False
+            continue
+        if user.regions or user.definition.effects is not Effect.NONE:
+            return False
+        for tensor in user.outputs:
+            if tensor in kept or not tensor._consumers:
+                return False
+            for consumer in tensor._consumers:
+                if consumer.region is not tensor.region:
+                    return False
+                if consumer not in seen:
+                    seen.add(consumer)
+                    waiting.append(consumer)
+    return True
 
 
 def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:

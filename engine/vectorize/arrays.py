@@ -1,6 +1,6 @@
 """Vectorization of TensorArrays: each element of an array holds the values of all examples.
 
-The handle of an array counts as different between examples if a value written to it differs.
+The handle of an array counts as different between examples if a written value differs.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def _element_shape(walk: Vectorization, op: Operation, handle: Tensor) -> Shape:
 
 def _make_array(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     attrs = {**op.own_attrs, "element_shape": _element_shape(walk, op, op.outputs[0])}
-    outputs: list[Tensor] = apply("TensorArrayNew", _common(walk, op, 0), **attrs)
+    outputs: list[Tensor] = apply("TensorArrayNew", _common_operand(walk, op, 0), **attrs)
     return outputs
 
 
 def _make_gradient_array(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
-    """Make a gradient array; its elements may differ between examples although the elements of the array do not."""
+    """Make a gradient array; its elements may differ between examples where the array's do not."""
     handle, flow = op.inputs
     any_shape = op.outputs[0] in walk.batched and handle not in walk.batched
     attrs = {**op.own_attrs, "any_shape": any_shape}
@@ -64,16 +64,16 @@ def _make_gradient_array(walk: Vectorization, op: Operation) -> Sequence[Tensor]
     return outputs
 
 
-def _common(walk: Vectorization, op: Operation, i: int) -> Tensor:
+def _common_operand(walk: Vectorization, op: Operation, i: int) -> Tensor:
     return walk.examples(op).shared(i)
 
 
 def _to_elements(value: Tensor, rank: int) -> Tensor:
-    """Return a value [examples, elements, ...] as elements for all examples, or back."""
+    """Return a value [examples, elements, ...] as elements with all examples, or back."""
     return apply("Transpose", value, perm=(1, 0, *range(2, rank + 1)))
 
 
-def _written(walk: Vectorization, op: Operation, i: int, stacked: bool) -> Tensor:
+def _written_value(walk: Vectorization, op: Operation, i: int, stacked: bool) -> Tensor:
     """Return a value written to an array, for all examples if the array differs between them."""
     handle, value = op.inputs[0], op.inputs[i]
     if handle not in walk.batched:
@@ -93,32 +93,32 @@ def _written(walk: Vectorization, op: Operation, i: int, stacked: bool) -> Tenso
 
 def _write_element(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     handle, _, _, flow = op.inputs
-    value = _written(walk, op, 2, stacked=False)
-    return [apply(op.type, walk.value(handle), _common(walk, op, 1), value, walk.value(flow))]
+    value = _written_value(walk, op, 2, stacked=False)
+    return [apply(op.type, walk.value(handle), _common_operand(walk, op, 1), value, walk.value(flow))]
 
 
-def _scatter_elements(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _scatter_rows(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     handle, _, _, flow = op.inputs
-    value = _written(walk, op, 2, stacked=True)
-    return [apply(op.type, walk.value(handle), _common(walk, op, 1), value, walk.value(flow))]
+    value = _written_value(walk, op, 2, stacked=True)
+    return [apply(op.type, walk.value(handle), _common_operand(walk, op, 1), value, walk.value(flow))]
 
 
-def _unstack_value(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _unstack_rows(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     handle, _, flow = op.inputs
-    return [apply(op.type, walk.value(handle), _written(walk, op, 1, stacked=True), walk.value(flow))]
+    return [apply(op.type, walk.value(handle), _written_value(walk, op, 1, stacked=True), walk.value(flow))]
 
 
-def _split_value(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _split_rows(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     handle, _, _, flow = op.inputs
     if handle in walk.batched:
-        raise _joined(op)
+        raise _refuse_joined(op)
     return [apply(op.type, *(walk.value(t) for t in (handle, op.inputs[1], op.inputs[2], flow)))]
 
 
-def _joined(op: Operation) -> VectorizationError:
+def _refuse_joined(op: Operation) -> VectorizationError:
     """Return the error for elements of several lengths."""
     return VectorizationError(
-        f"{op.type} joins or splits the elements of a TensorArray that differ between examples",
+        f"{op.type} joins or splits the elements of a TensorArray different in each example",
         wanted="stack and unstack",
         got=op.name,
         operation=op,
@@ -138,7 +138,7 @@ def _shape_of_zeros(walk: Vectorization, op: Operation, first: int, lead: int) -
 
 
 def _read_element(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
-    """Read an element, or for differing indices a row of the value unstacked into the array."""
+    """Read an element, or for an index of each example a row of the value unstacked into the array."""
     handle, index, flow = op.inputs[:3]
     attrs = {**op.own_attrs, "element_shape": _element_shape(walk, op, handle)}
     if index not in walk.batched:
@@ -146,7 +146,7 @@ def _read_element(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
         return [apply(op.type, *operands, _shape_of_zeros(walk, op, 3, 0), **attrs)]
     row = taken_row(op)
     if row is None:
-        _common(walk, op, 1)
+        _common_operand(walk, op, 1)
     assert row is not None
     rows, places = walk.value(row[0]), walk.value(index)
     if row[0] in walk.batched:
@@ -154,31 +154,31 @@ def _read_element(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     return [apply("Gather", rows, places, axis=0)]
 
 
-def _gather_elements(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _gather_rows(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     handle, _, flow = op.inputs[:3]
     attrs = {**op.own_attrs, "element_shape": _element_shape(walk, op, handle)}
-    operands = [walk.value(handle), _common(walk, op, 1), walk.value(flow)]
+    operands = [walk.value(handle), _common_operand(walk, op, 1), walk.value(flow)]
     value = apply(op.type, *operands, _shape_of_zeros(walk, op, 3, 1), **attrs)
     return [_to_elements(value, known_rank(op.outputs[0])) if handle in walk.batched else value]
 
 
-def _stack_elements(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _stack_rows(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     handle, flow = op.inputs[:2]
     attrs = {**op.own_attrs, "element_shape": _element_shape(walk, op, handle)}
     value = apply(op.type, walk.value(handle), walk.value(flow), _shape_of_zeros(walk, op, 2, 1), **attrs)
     return [_to_elements(value, known_rank(op.outputs[0])) if handle in walk.batched else value]
 
 
-def _concat_elements(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _concat_rows(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     handle, flow, *like = op.inputs
     if handle in walk.batched:
-        raise _joined(op)
+        raise _refuse_joined(op)
     operands = [walk.value(handle), walk.value(flow)]
     outputs: list[Tensor] = apply("TensorArrayConcat", *operands, [walk.value(t) for t in like], **op.own_attrs)
     return outputs
 
 
-def _read_size(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _count_elements(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     return [apply(op.type, *(walk.value(t) for t in op.inputs))]
 
 
@@ -191,14 +191,14 @@ RULES.update(
     TensorArrayNew=_make_array,
     TensorArrayGrad=_make_gradient_array,
     TensorArrayWrite=_write_element,
-    TensorArrayScatter=_scatter_elements,
-    TensorArrayUnstack=_unstack_value,
-    TensorArraySplit=_split_value,
+    TensorArrayScatter=_scatter_rows,
+    TensorArrayUnstack=_unstack_rows,
+    TensorArraySplit=_split_rows,
     TensorArrayRead=_read_element,
-    TensorArrayGather=_gather_elements,
-    TensorArrayStack=_stack_elements,
-    TensorArrayConcat=_concat_elements,
-    TensorArraySize=_read_size,
+    TensorArrayGather=_gather_rows,
+    TensorArrayStack=_stack_rows,
+    TensorArrayConcat=_concat_rows,
+    TensorArraySize=_count_elements,
     TensorArrayClose=_close_array,
 )
 MARKS.update(

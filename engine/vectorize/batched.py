@@ -1,4 +1,4 @@
-"""The tensors of a vectorized function that differ between examples."""
+"""The tensors of a vectorized function different in each example."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ Mark = Callable[["BatchedTensors", Operation], None]
 MARKS: dict[str, Mark] = {}
 
 
+def _mark_of(name: str) -> Mark:
+    """Return the mark of an operation type."""
+    return MARKS.get(name, mark_results)
+
+
 class BatchedTensors:
-    """The tensors differing between examples, found by a fixed point over all operations of the function.
+    """The tensors different in each example, found by a fixed point over all operations of the function.
 
     Parameters
     ----------
     region : Region
         The function for a single example.
     mapped : iterable of Tensor
-        Its parameters differing between examples.
+        Its parameters different in each example.
     """
 
     def __init__(self, region: Region, mapped: Iterable[Tensor]) -> None:
@@ -35,7 +40,7 @@ class BatchedTensors:
         while size != len(self._found):
             size = len(self._found)
             for op in region.walk():
-                MARKS.get(op.type, mark_results)(self, op)
+                _mark_of(op.type)(self, op)
 
     def __contains__(self, tensor: Tensor) -> bool:
         return tensor in self._found
@@ -63,7 +68,7 @@ def is_ragged(batched: BatchedTensors, op: Operation) -> bool:
 
 
 def _mark_while(batched: BatchedTensors, op: Operation) -> None:
-    """Mark loop variables: all changing variables if the predicate differs, since examples then stop separately."""
+    """Mark loop variables: all changing variables if the predicate differs, as examples then stop apart."""
     cond, body = op.regions
     ragged = is_ragged(batched, op)
     for i in range(num_results(op)):

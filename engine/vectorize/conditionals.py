@@ -43,7 +43,7 @@ def vectorize_cond(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 
 
 def _build_branch(walk: Vectorization, op: Operation, region: Region) -> Region:
-    """Build a branch whose results differ between examples where the results of the Cond do."""
+    """Build a branch whose results differ between examples where the Cond's do."""
     made = new_region(region.role)
     with scopes.inside(made):
         walk.walk(region)
@@ -64,7 +64,7 @@ def _build_all_branches(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
             source=effect.source,
             hint="move it out of the branch, or use map_fn",
         )
-    taken = _taken(walk, op)
+    taken = _find_taken(walk, op)
     saved: dict[int, Tensor] = {}
     branches = [_BranchForSome(walk, op, i, taken[i], saved).results() for i in range(len(op.regions))]
     outputs = list(branches[-1])
@@ -74,7 +74,7 @@ def _build_all_branches(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     return [*outputs, *(saved[k] for k in range(len(saved_outputs(op))))]
 
 
-def _taken(walk: Vectorization, op: Operation) -> list[Tensor]:
+def _find_taken(walk: Vectorization, op: Operation) -> list[Tensor]:
     """Return for each branch which examples take it; the last branch of several is the default."""
     pred = walk.value(op.inputs[0])
     if pred.dtype is bool_:
@@ -119,7 +119,7 @@ class _BranchForSome:
         return [self.walk.spread_value(t) for t in self.region.results]
 
     def _build_if_any(self) -> list[Tensor]:
-        """Build the branch in a Cond, which runs the branch if any example takes it."""
+        """Build the branch in a Cond, which runs the branch if any example takes this branch."""
         nobody, some = new_region("branch without examples"), new_region(self.region.role)
         with (
             scopes.inside(some),
@@ -127,7 +127,7 @@ class _BranchForSome:
         ):
             some.results = self._build()
         with scopes.inside(nobody):
-            nobody.results = [_zeros(t, self.walk.count) for t in self.region.results]
+            nobody.results = [_zeros_like(t, self.walk.count) for t in self.region.results]
         shapes = [batched_shape(t.shape, self.walk.count) for t in self.region.results]
         taken = apply("Any", self.taken, axis=None, keepdims=False)
         name = self.op.name.rpartition("/")[2]
@@ -143,13 +143,13 @@ class _BranchForSome:
                 self.saved[k] = save(self.walk.inner_value(extra.value))
 
 
-def _zeros(like: Tensor, count: Tensor) -> Tensor:
+def _zeros_like(like: Tensor, count: Tensor) -> Tensor:
     zero = constant(np.zeros((), like.dtype.numpy))
     return apply("Fill", join_sizes(count, *like.shape.as_tuple()), zero)
 
 
 def replace_others(walk: Vectorization, taken: Tensor, tensors: Sequence[Tensor]) -> dict[Tensor, Tensor]:
-    """Return replacements of tensors in which the first example of `taken` stands for all examples not in it."""
+    """Return replacements of tensors in which the first example of `taken` stands for the others."""
     moving = [t for t in tensors if t in walk.batched and t.dtype.is_value]
     if not moving:
         return {}

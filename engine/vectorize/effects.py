@@ -1,4 +1,4 @@
-"""Vectorization of operations with visible output, and of the identity with a gradient of the user."""
+"""Vectorization of Assert, Print, and the identity with a gradient of the user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..ir.tensor import Tensor
 from .walk import RULES, Vectorization
 
 
-def _build_assertion(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _assert_all(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Assert a condition of all examples at once, with the data of all of them."""
     condition = walk.value(op.inputs[0])
     if op.inputs[0] in walk.batched:
@@ -25,7 +25,7 @@ def _build_assertion(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     return []
 
 
-def _build_print(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _print_all(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Print the values of all examples once."""
     value = walk.spread_value(op.inputs[0]) if op.outputs[0] in walk.batched else walk.value(op.inputs[0])
     return [apply(op.type, value, [walk.value(t) for t in op.inputs[1:]], **op.own_attrs)]
@@ -33,14 +33,14 @@ def _build_print(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 
 def _custom_gradient(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Build the identity for all examples, with the gradient function vectorized when the gradient is built."""
-    spread = [walk.spread_value(t) if batched else walk.value(t) for t, batched in _which(walk, op)]
+    spread = [walk.spread_value(t) if batched else walk.value(t) for t, batched in _find_batched(walk, op)]
     attrs = {**op.own_attrs, "gradient": _VectorizedGradient(walk, op)}
     outputs: list[Tensor] = apply("CustomGradient", spread, **attrs)
     return outputs
 
 
-def _which(walk: Vectorization, op: Operation) -> list[tuple[Tensor, bool]]:
-    """Return the inputs with True for differing inputs; as an output does if any input does, all values count."""
+def _find_batched(walk: Vectorization, op: Operation) -> list[tuple[Tensor, bool]]:
+    """Return the inputs, each with True if it differs between examples, or an output of its value does."""
     num = op.attrs["num"]
     return [(t, i < num and op.outputs[i] in walk.batched or t in walk.batched) for i, t in enumerate(op.inputs)]
 
@@ -51,7 +51,7 @@ class _VectorizedGradient:
     def __init__(self, walk: Vectorization, op: Operation) -> None:
         self.walk = walk
         self.op = op
-        self.batched: list[bool] = [batched for _, batched in _which(walk, op)]
+        self.batched: list[bool] = [batched for _, batched in _find_batched(walk, op)]
 
     def __call__(self, *cotangents: Tensor) -> list[Any]:
         op = self.op
@@ -77,7 +77,7 @@ class _VectorizedGradient:
         return region.parent.resolve(tensor)
 
     def _gradients(self, inner: Vectorization, results: Sequence[Tensor | None]) -> list[Any]:
-        """Return the gradients for all examples, added up for an argument shared by all examples."""
+        """Return the gradients for all examples, added up for an argument common to all examples."""
         num = self.op.attrs["num"]
         differ = self.walk.batched.any(self.op.outputs)
         gradients: list[Any] = []
@@ -91,4 +91,4 @@ class _VectorizedGradient:
         return gradients
 
 
-RULES.update(Assert=_build_assertion, Print=_build_print, CustomGradient=_custom_gradient)
+RULES.update(Assert=_assert_all, Print=_print_all, CustomGradient=_custom_gradient)

@@ -1,4 +1,4 @@
-"""Vectorization of a function built once, for a single example."""
+"""Vectorization of a function, built once for a single example."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from ..ir import scopes
 from ..ir.region import Region
 from ..ir.structured import new_region
+from ..ir.substitute import substitute_in
 from ..ir.tensor import Tensor
 from . import arrays, conditionals, effects, loops, saved  # noqa: F401  (they add their rules to the walk)
+from .batched import BatchedTensors
+from .columns import has_columns, take_apart
 from .walk import Vectorization
 
 Build = Callable[[Region, list[Tensor]], "Sequence[Tensor | None]"]
@@ -17,7 +20,7 @@ Build = Callable[[Region, list[Tensor]], "Sequence[Tensor | None]"]
 def vectorize(
     build: Build, arguments: Sequence[Tensor], count: Tensor, name: str
 ) -> tuple[list[Tensor | None], list[bool]]:
-    """Build a function for many examples at once, in the open region.
+    """Build a function for many examples at once, in the current region.
 
     Parameters
     ----------
@@ -33,9 +36,9 @@ def vectorize(
     Returns
     -------
     results : list of Tensor or None
-        The results; results differing between examples have the examples along the first dimension.
+        The results; results different in each example have the examples along the first dimension.
     differ : list of bool
-        For each result, whether it differs between examples.
+        For each result, True if different in each example.
 
     Raises
     ------
@@ -47,7 +50,7 @@ def vectorize(
     region = new_region("vectorized function")
     params = [region.add_param(t.dtype, t.shape[1:], name) for t in arguments]
     try:
-        results = build(region, params)
+        results = _take_vectors_apart(region, params, build(region, params))
         walk = Vectorization(region, dict(zip(params, arguments, strict=True)), count)
         walk.run()
         values = [None if t is None else walk.value(t) for t in results]
@@ -55,3 +58,18 @@ def vectorize(
     finally:
         # The function for a single example is no part of the graph; the numbers that its draws took stay taken.
         graph.give_up(noted, [region], frees_seeds=False)
+
+
+def _take_vectors_apart(
+    region: Region, params: list[Tensor], results: Sequence[Tensor | None]
+) -> Sequence[Tensor | None]:
+    """Rewrite the loops over small vectors different in each example; return the stand-ins for the results."""
+    found = [op for op in region.walk() if op.is_while and has_columns(op)]
+    batched = BatchedTensors(region, params) if found else ()
+    for op in found:
+        if any(t in batched for t in op.outputs):
+            moved = take_apart(op)
+            op.region.operations.remove(op)
+            substitute_in(region, moved)
+            results = [None if t is None else moved.get(t, t) for t in results]
+    return results

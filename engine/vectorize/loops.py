@@ -4,7 +4,7 @@ With a common predicate the loop stays as built, and its loop variables are batc
 With a predicate of each example, the loop runs until the predicate holds for no example; examples keep their values
 once they are done.
 
-Examples run the body with the others after they are done. So the body neither fails nor has an infinite slope
+Examples run the body with the others after they are done. So that the body neither fails nor has an infinite slope
 there, they repeat their last iteration: next to the value of each loop variable the loop carries the value with which
 the example last ran the body. In the gradient all repetitions but the last get cotangents of zero. Examples without an
 iteration take the place of an example with some. Where the body is total (see `safety.py`), a choice after the body is
@@ -39,12 +39,12 @@ def vectorize_while(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     return _RaggedLoop(walk, op).build() if is_ragged(walk.batched, op) else _build_common(walk, op)
 
 
-def _attributes(op: Operation) -> dict[str, Any]:
+def _loop_attributes(op: Operation) -> dict[str, Any]:
     return {key: value for key, value in op.own_attrs.items() if key not in ("saved_outputs", "dtypes")}
 
 
 def _build_common(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
-    """Build a loop left by all examples at the same iteration."""
+    """Build a loop with a common number of iterations."""
     inits = [
         walk.spread_value(init) if output in walk.batched else walk.value(init)
         for init, output in zip(op.inputs, op.outputs, strict=False)
@@ -64,13 +64,13 @@ def _build_common(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
                 made.results += [walk.spread_value(r) if p in walk.batched else walk.value(r) for r, p in pairs]
         regions.append(made)
     name = op.name.rpartition("/")[2]
-    loop = make_while(inits, *regions, name=name, source=op.source, **_attributes(op))
+    loop = make_while(inits, *regions, name=name, source=op.source, **_loop_attributes(op))
     ordinary = list(loop.outputs)
-    return [*ordinary, *(_save(walk, loop, extra) for extra in saved_outputs(op))]
+    return [*ordinary, *(_save_value(walk, loop, extra) for extra in saved_outputs(op))]
 
 
-def _save(walk: Vectorization, loop: Operation, extra: SavedOutput, spreads: bool = False) -> Tensor:
-    """Return the saved value of a loop for all examples; with `spreads` values shared by all examples are repeated."""
+def _save_value(walk: Vectorization, loop: Operation, extra: SavedOutput, spreads: bool = False) -> Tensor:
+    """Return the saved value of a loop for all examples; with `spreads` common values are repeated."""
     if extra.value is None:
         return trip_count(loop)
     if extra.index is not None and extra.index in walk.batched:
@@ -84,7 +84,7 @@ def _save(walk: Vectorization, loop: Operation, extra: SavedOutput, spreads: boo
 
 
 def nested_saving(op: Operation) -> VectorizationError:
-    """Return the error for saved values outside of a single array: of loops in loops, or of some iterations only."""
+    """Return the error for saved values of loops in loops, or of some iterations only."""
     return VectorizationError(
         "the gradient of a loop is vectorized whose number of iterations differs between examples, and which has loops "
         "or conditionals in its body, or checkpoint_every",
@@ -107,7 +107,7 @@ def add_param(region: Region, like: Tensor, shape: Shape) -> Tensor:
 class _RaggedLoop:
     """A loop left by examples at different iterations.
 
-    Its variables are: which examples are active; the number of iterations of each, if it is saved; for each variable of
+    Its variables are: which examples are active; the number of iterations of each, if saved; for each variable of
     the function its value, and for guarded loops the value with which the example last ran the body.
     """
 
@@ -152,7 +152,7 @@ class _RaggedLoop:
         return outputs
 
     def _predicate(self, values: Sequence[Tensor]) -> Tensor:
-        """Build the predicate for some values of the loop variables in the open region."""
+        """Build the predicate for some values of the loop variables in the current region."""
         for param, value in zip(self.cond_of_one.params, values, strict=True):
             self.walk.set_value(param, value)
         self.walk.walk(self.cond_of_one)
@@ -186,18 +186,18 @@ class _RaggedLoop:
             if self.guarded:
                 body.results += [a for a, moving in zip(arguments, self.moving, strict=True) if moving]
         name = op.name.rpartition("/")[2]
-        loop = make_while(starts, cond, body, name=name, source=op.source, **_attributes(op))
+        loop = make_while(starts, cond, body, name=name, source=op.source, **_loop_attributes(op))
         before = 1 + self.counts
         outputs = list(loop.outputs[before : before + self.number])
         for extra in saved_outputs(op):
             # The number of iterations is the variable after `active`.
-            outputs.append(loop.outputs[1] if extra.value is None else _save(walk, loop, extra, True))
+            outputs.append(loop.outputs[1] if extra.value is None else _save_value(walk, loop, extra, True))
         return outputs
 
     def _add_variables(
         self, cond: Region, body: Region, inits: list[Tensor], starts: list[Tensor], only_moving: bool = False
     ) -> list[Tensor]:
-        """Append a variable for each variable of the function, and return those of the body."""
+        """Append a variable for each variable of the function, and return the parameters of the body."""
         made = []
         for param, init, moving in zip(self.body_of_one.params, inits, self.moving, strict=True):
             if only_moving and not moving:
@@ -208,7 +208,7 @@ class _RaggedLoop:
         return made
 
     def _arguments(self, active: Tensor, values: list[Tensor], kept: list[Tensor]) -> list[Tensor]:
-        """Return the values with which the examples run the body: finished examples repeat their last iteration."""
+        """Return the values with which examples run the body, of the last iteration for examples without another."""
         if not self.guarded:
             return values
         last = iter(kept)
@@ -218,7 +218,7 @@ class _RaggedLoop:
         ]
 
     def _run_body(self, active: Tensor, arguments: list[Tensor]) -> list[Tensor]:
-        """Build the body, and return the next values, unchanged for finished examples."""
+        """Build the body, and return the next values, unchanged for examples without another iteration."""
         for param, value in zip(self.body_of_one.params, arguments, strict=True):
             self.walk.set_value(param, value)
         self.walk.walk(self.body_of_one)

@@ -1,4 +1,4 @@
-"""Operations without failures and infinite slopes, whatever finite values they are given.
+"""Operations without failures and infinite slopes, for all finite values.
 
 Examples outside of a loop, or of a branch, are computed with the others, and their results are not
 used. With other operations these examples compute with values of an example for which the operations are known to work.

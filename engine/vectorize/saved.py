@@ -1,7 +1,7 @@
-"""Vectorization of the values saved by loops and branches for gradients built in the function.
+"""Vectorization of values saved by loops and branches for gradients built in the function.
 
 A series keeps its slots by iteration; the slots hold values of all examples. Where the iteration differs between
-examples, in the gradient of a loop that they leave at different iterations, the slots are read as one array.
+examples, in the gradient of a loop left at different iterations, the slots are read as an array.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _slot_attributes(walk: Vectorization, op: Operation) -> dict[str, Any]:
 
 
 def _read_common(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
-    """Read the slot of an iteration shared by all examples."""
+    """Read the slot of an iteration common to all examples."""
     slots, index = op.inputs[:2]
     if index in walk.batched:
         raise nested_saving(op)
@@ -43,11 +43,11 @@ def _read_common(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 
 
 def _read_slot(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
-    """Read a slot; for slots differing between examples, take each example's from the array of all slots."""
+    """Read a slot; for slots different in each example, take each example's from the array of all slots."""
     slots, index = op.inputs
     if index not in walk.batched:
         return _read_common(walk, op)
-    rows = _stack_slots(walk, op)
+    rows = _join_slots(walk, op)
     places = apply("Cast", walk.value(index), dtype=int32)
     if slots not in walk.batched:
         return [apply("Gather", rows, places, axis=0)]
@@ -56,10 +56,10 @@ def _read_slot(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     return [apply("Gather", rows, places * walk.count + numbers, axis=0)]
 
 
-def _stack_slots(walk: Vectorization, op: Operation) -> Tensor:
-    """Return the rows of all slots of a series as one array, made beside the operation of the series.
+def _join_slots(walk: Vectorization, op: Operation) -> Tensor:
+    """Return the rows of all slots of a series as an array, made beside the operation of the series.
 
-    The rows of a slot are the values of the examples, or a single shared value.
+    The rows of a slot are the values of the examples, or a single common value.
     """
     slots = walk.inner_value(op.inputs[0])
     if slots in walk.stacks:
@@ -91,7 +91,7 @@ def _with_rows(op: Operation, slots: Tensor, value: Tensor) -> tuple[Tensor, Ten
 
 
 def _may_be_missing(value: Tensor) -> bool:
-    """Return True for a value saved by a branch, which is dead where the branch did not run."""
+    """Return True for a value saved by a branch, dead where the branch did not run."""
     return is_structured(value.op) and value.index >= num_results(value.op)
 
 
@@ -105,13 +105,13 @@ def _sum_slots(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     return [apply(op.type, walk.value(op.inputs[0]), _shape_for_all(walk, op, 1), **op.own_attrs)]
 
 
-def _add_series(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
-    """Add two series; slots shared by all examples have no room for values of each."""
+def _add_slots(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+    """Add two series; slots common to all examples have no room for values of each."""
     differs = op.outputs[0] in walk.batched
     return [apply(op.type, *(walk.spread_value(t) if differs else walk.value(t) for t in op.inputs))]
 
 
-def _move_values(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+def _keep_form(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Build an operation on values of any shapes."""
     return [apply(op.type, *(walk.value(t) for t in op.inputs), **op.own_attrs)]
 
@@ -119,14 +119,14 @@ def _move_values(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
 def _concat_slots(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
     """Join the rows of all slots, which for all examples are along axis 1."""
     if op.outputs[0] not in walk.batched:
-        return _move_values(walk, op)
+        return _keep_form(walk, op)
     like = join_sizes(walk.count, walk.value(op.inputs[1]))
     attrs = {**_slot_attributes(walk, op), "axis": op.attrs["axis"] + 1}
     return [apply(op.type, walk.value(op.inputs[0]), like, **attrs)]
 
 
-def _split_rows(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
-    """Split rows into slots as long as the slots of another series."""
+def _split_slots(walk: Vectorization, op: Operation) -> Sequence[Tensor]:
+    """Split rows into slots, as long as the slots of another series."""
     rows, like = op.inputs
     axis, like_axis = op.attrs["axis"] + (rows in walk.batched), op.attrs["like_axis"] + (like in walk.batched)
     return [apply(op.type, walk.value(rows), walk.value(like), axis=axis, like_axis=like_axis)]
@@ -148,12 +148,12 @@ RULES.update(
     SeriesReadOrZeros=_read_common,
     SeriesReadSeries=_read_common,
     SeriesSum=_sum_slots,
-    SeriesAdd=_add_series,
-    SeriesSumSeries=_move_values,
-    SeriesSpread=_move_values,
+    SeriesAdd=_add_slots,
+    SeriesSumSeries=_keep_form,
+    SeriesSpread=_keep_form,
     SeriesConcat=_concat_slots,
-    SeriesSplit=_split_rows,
-    MaybeGet=_move_values,
+    SeriesSplit=_split_slots,
+    MaybeGet=_keep_form,
 )
 MARKS.update(
     SeriesRead=_mark_read,

@@ -26,19 +26,24 @@ RULES: dict[str, Rule] = {}
 _HARMLESS = Effect.READS | Effect.RANDOM | Effect.INSTANCE
 
 
+def _rule_of(name: str) -> Rule | None:
+    """Return the walk's own rule for an operation type."""
+    return RULES.get(name)
+
+
 class Vectorization:
-    """A function built for all examples, in the open region.
+    """A function built for all examples, in the current region.
 
     Parameters
     ----------
     region : Region
         The function for a single example.
     arguments : mapping of Tensor to Tensor
-        For parameters differing between examples, the arguments of all examples.
+        For mapped parameters, the arguments of all examples.
     count : Tensor of int32, scalar
         Number of examples.
     before : Vectorization, optional
-        The vectorization of the operations used by `region`.
+        The vectorization of operations used by `region`.
     """
 
     def __init__(
@@ -63,7 +68,7 @@ class Vectorization:
         self.walk(self.region)
 
     def walk(self, region: Region) -> None:
-        """Build the operations of a region in the open region."""
+        """Build the operations of a region in the current region."""
         for op in topological_order(region.operations):
             if not op.is_param:
                 self._build(op)
@@ -102,7 +107,7 @@ class Vectorization:
             self._values.update(before)
 
     def continued(self, region: Region, arguments: Mapping[Tensor, Tensor]) -> Vectorization:
-        """Return the vectorization of operations with inputs of this vectorization."""
+        """Return the vectorization of operations on tensors of this vectorization."""
         return Vectorization(region, arguments, self.count, self)
 
     def examples(self, op: Operation) -> Examples:
@@ -129,8 +134,8 @@ class Vectorization:
             self._values[old] = new
 
     def _outputs(self, op: Operation) -> Sequence[Tensor]:
-        """Build an operation by its rule, or copy an operation whose inputs all examples share."""
-        rule = RULES.get(op.type)
+        """Build an operation by its rule, or copy an operation with common inputs."""
+        rule = _rule_of(op.type)
         if rule is not None:
             return rule(self, op)
         effects = op.definition.effects
@@ -158,7 +163,7 @@ class Vectorization:
 
 
 def _cannot_repeat(tensor: Tensor) -> VectorizationError:
-    """Return the error for saved values shared by all examples where others have values of each."""
+    """Return the error for common saved values beside values of each example."""
     return VectorizationError(
         "values saved for all examples meet values saved for each",
         wanted="a gradient whose parts all depend on the mapped arguments, or none",

@@ -91,6 +91,12 @@ def a_loop_variable_changes_its_shape():
     tg.while_loop(lambda a: tg.reduce_sum(a) < 3.0, lambda a: tg.concat([a, a], 0), start)  # here
 
 
+@case(tg.VectorizationError, "Assign", "cannot contain")
+def a_vectorized_function_writes_to_a_variable():
+    total = tg.Variable(0.0)
+    tg.vectorized_map(lambda x: total.assign(x), tg.zeros([2]))  # here
+
+
 @case(tg.DtypeError, "Add", "cast")
 def mixed_dtypes():
     tg.constant(1.0) + tg.constant(1)  # here

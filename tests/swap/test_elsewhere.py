@@ -21,7 +21,7 @@ on_cuda = pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulated_
 
 
 def test_steps_that_swap():
-    assert run_tests({}, *STEPS) > choose(thorough=100, default=3)
+    assert run_tests({}, *STEPS) > choose(thorough=100, default=2)
 
 
 def test_random_programs():
@@ -30,7 +30,7 @@ def test_random_programs():
 
 @on_cuda
 def test_steps_on_a_cuda_device():
-    assert run_simulated(*ON_CUDA, *STEPS) > choose(thorough=100, default=3)
+    assert run_simulated(*ON_CUDA, *STEPS) > choose(thorough=100, default=2)
 
 
 @on_cuda

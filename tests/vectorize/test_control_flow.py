@@ -252,3 +252,32 @@ def test_batched_loops_are_native():
     assert len(loops) == 4  # forward and backward, twice
     assert [loop.not_native for loop in loops if loop.limited_by != "native"] == []
     assert not any(loop.called for loop in loops)
+
+
+def rotated(x):
+    """A loop over the vector of a state, with each kind of operation that takes vectors apart."""
+
+    def body(i, y, p):
+        z = tg.stack([y[1] * p, -y[0] + tg.reduce_max(y), tg.reduce_mean(y[:2])])
+        low, high = tg.unstack(y[:2])
+        z += tg.concat([y[1:], tg.reshape(low * high, [1])], 0) * tg.constant([0.5, -0.25, 0.125], "float64")
+        return (
+            i + 1,
+            tg.where(tg.reduce_all(y < 10.0), z / (1.0 + tg.reduce_sum(tg.abs(z))), y + x),
+            tg.reduce_min(y) * 0.5,
+        )
+
+    return tg.while_loop(
+        lambda i, y, p: tg.reduce_sum(tg.abs(y)) + tg.cast(i, "float64") < x[1] * 2.0, body, (0, x, x[0])
+    )[1]
+
+
+def test_small_vectors_are_taken_apart():
+    rows = np.float64([[0.5, 3.0, -1.0], [2.0, 1.0, 0.25], [9.0, 40.0, 1.0]])
+    check(rotated, rows)
+    check_gradient(lambda r: tg.reduce_sum(rotated(r) ** 2.0), rows)
+    with tg.Graph().as_default() as graph:
+        tg.vmap(rotated)(tg.constant(rows))
+        loop = next(op for op in graph.root.operations if op.is_while)
+    assert {t.shape.rank for t in loop.outputs} == {1}
+    assert "StridedSlice" not in [op.type for op in loop.regions[1].operations]

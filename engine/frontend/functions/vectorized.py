@@ -1,4 +1,4 @@
-"""``vmap`` and ``vectorized_map``: functions of one example computed for many examples at once."""
+"""``vmap`` and ``vectorized_map``: functions of a single example computed for many at once."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from ..tracing.leaves import to_tensor, trace_function
 def vectorized_map(fn: Callable[..., Any], elems: Any, name: str | None = None) -> Any:
     """Apply a function to every element along the first dimension, to all elements at once.
 
-    The results are those of :func:`map_fn`, which calls the function in a loop; here each operation of the function
-    becomes an operation on all elements. Loops and branches are described at :func:`vmap`.
+    The results equal the results of :func:`map_fn`, which calls the function in a loop; here each operation of the
+    function becomes an operation on all elements. Loops and branches are described at :func:`vmap`.
 
     Parameters
     ----------
     fn : callable
-        Takes one element, in the structure of `elems`; called once, while the graph is built. Without effects.
+        Takes an element, in the structure of `elems`; called once, while the graph is built. Without effects.
     elems : structure of Tensor
         All with the same first dimension, the number of elements.
     name : str, optional
@@ -66,12 +66,12 @@ def vectorized_map(fn: Callable[..., Any], elems: Any, name: str | None = None) 
 
 @public
 def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
-    """Return a function that applies `f` to all slices of its arguments at once.
+    """Return a function to apply `f` to all slices of its arguments at once.
 
     Each operation of `f` becomes an operation on all slices, so the graph has no loop over them. A branch whose
     predicate differs between slices is computed for all of them, and the results are selected: a slice takes no part in
-    the branch that it does not choose, not even by infinite gradients. A loop whose predicate differs runs until all
-    slices are done; those that are done keep their values. Random operations draw numbers for each slice; operations
+    a branch not chosen, not even by infinite gradients. A loop whose predicate differs runs until all
+    slices are done, and done slices keep their values. Random operations draw numbers for each slice; operations
     with a key draw as they would for a single slice. An Assert checks all slices, a Print shows all of them.
 
     Parameters
@@ -80,11 +80,11 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         Takes tensors, or structures of tensors; returns a structure of tensors. Called once in each call. Without
         effects, such as assignments.
     in_axes : int, None, or structure of them, optional
-        The axis along which arguments are sliced; None for arguments passed whole. A tuple or list gives one for each
-        argument, and a structure one for each leaf, or for a part of the structure. Keyword arguments are sliced along
-        axis 0.
+        The axis along which arguments are sliced; None for arguments passed whole. A tuple or list has an axis for each
+        argument, and a structure an axis for each leaf, or for a part of the structure. Keyword arguments are sliced
+        along axis 0.
     out_axes : int, None, or structure of them, optional
-        The axis of the slices in the results; None for a result that is the same for all slices.
+        The axis of the slices in the results; None for a result common to all slices.
 
     Returns
     -------
@@ -252,13 +252,13 @@ class _Mapped:
             result = trace_function(region, function, arguments, what)
             structure.append(result)
             with scopes.inside(region):
-                return [_result(leaf, what) for leaf in nest.flatten(result)]
+                return [_convert_result(leaf, what) for leaf in nest.flatten(result)]
 
         tensors = [a.tensor for a in self.sliced if a.tensor is not None]
         results, differ = vectorize(build, tensors, self.count, "slice")
         axes = _broadcast_axes(out_axes, structure[0], "out_axes")
         triples = zip(results, differ, axes, strict=True)
-        placed = [_place(t, differs, axis, self.count) for t, differs, axis in triples if t is not None]
+        placed = [_place_slices(t, differs, axis, self.count) for t, differs, axis in triples if t is not None]
         return nest.pack_as(structure[0], placed) if nest.is_container(structure[0]) else placed[0]
 
 
@@ -280,7 +280,7 @@ def _different_sizes(one: _Argument, other: _Argument) -> ShapeError:
     )
 
 
-def _result(leaf: Any, what: str) -> Tensor:
+def _convert_result(leaf: Any, what: str) -> Tensor:
     """Return a result of the function as a tensor."""
     if leaf is None or hasattr(leaf, "with_flow"):
         raise GraphError(
@@ -292,8 +292,8 @@ def _result(leaf: Any, what: str) -> Tensor:
     return to_tensor(leaf)
 
 
-def _place(result: Tensor, differs: bool, axis: int | None, count: Tensor) -> Tensor:
-    """Return a result with its slices along an axis; None for a result that is the same for all slices."""
+def _place_slices(result: Tensor, differs: bool, axis: int | None, count: Tensor) -> Tensor:
+    """Return a result with its slices along an axis; None for a result common to all slices."""
     if axis is None:
         if differs:
             raise VectorizationError(

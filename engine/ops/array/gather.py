@@ -31,13 +31,7 @@ from ..support.indexed_slices import IndexedSlices
 from ..support.late_axes import gather_along_late, late_axis
 from ..support.literals import f64, i32, i64
 from ..support.tangents import LINEAR_IN_FIRST, linear
-from ..support.vectorizing.indexing import (
-    gather_examples,
-    gather_grad_examples,
-    gather_nd_examples,
-    scatter_nd_examples,
-    segments_examples,
-)
+from ..support.vectorizing import indexing
 
 _X = np.arange(12.0).reshape(3, 4)
 _INDEX: dict[str, tuple[DType, ...]] = {"I": dtypes.INDEX}
@@ -144,7 +138,7 @@ define(
     "Gather",
     "params: T, indices: I -> output: T",
     rules=[
-        Vectorize(gather_examples),
+        Vectorize(indexing.gather_examples),
         LINEAR_IN_FIRST,
         Batch(_batch_gather),
         TakesRow(_source_row),
@@ -180,7 +174,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     attrs={"axis": 0, "batch_dims": 0},
     shape=lambda op: static_shape(op.inputs[2]),
-    rules=[Vectorize(gather_grad_examples), Elements(shape_in(2)), ReadsValues()],
+    rules=[Vectorize(indexing.gather_grad_examples), Elements(shape_in(2)), ReadsValues()],
     kernel=_gather_grad,
     gradient=lambda op, g: [apply("Gather", g, op.inputs[1], **_gather_axes(op)), None, None],
     samples=[
@@ -294,7 +288,7 @@ define(
     where=_INDEX,
     shape=_gather_nd_shape,
     rules=[
-        Vectorize(gather_nd_examples),
+        Vectorize(indexing.gather_nd_examples),
         LINEAR_IN_FIRST,
         TakesPart(),
         Elements(lambda params, indices: math.prod((*indices.shape[:-1], *params.shape[indices.shape[-1] :]))),
@@ -369,7 +363,7 @@ define(
     "indices: I, updates: T, shape: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_scatter_shape,
-    rules=[Vectorize(scatter_nd_examples), linear(1), Elements(shape_in(2)), ReadsValues()],
+    rules=[Vectorize(indexing.scatter_nd_examples), linear(1), Elements(shape_in(2)), ReadsValues()],
     kernel=_scatter_nd,
     gradient=lambda op, g: [None, apply("GatherNd", g, op.inputs[0]), None],
     samples=[
@@ -461,7 +455,7 @@ define(
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=segment_shape,
-    rules=[Vectorize(segments_examples), LINEAR_IN_FIRST, Elements(segments_size), ReadsValues()],
+    rules=[Vectorize(indexing.segments_examples), LINEAR_IN_FIRST, Elements(segments_size), ReadsValues()],
     kernel=_segment_sum,
     gradient=_segment_gradient,
     samples=[

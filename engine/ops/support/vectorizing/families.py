@@ -14,7 +14,7 @@ from ....base.shapes import SCALAR, Shape
 from ....ir import scopes
 from ....ir.apply import apply, build, constant
 from ....ir.definition import host_inputs
-from ....ir.examples import Examples, join_sizes, known_rank, sizes_of
+from ....ir.examples import Examples, join_sizes, known_rank, multiply_sizes, sizes_of
 from ....ir.structured import make_while, new_region, save_series
 from ....ir.tensor import Tensor
 
@@ -41,17 +41,12 @@ def _reshape(x: Tensor, dims: Sequence[int | None]) -> Tensor:
 def merge_first(x: Tensor) -> Tensor:
     """Return a batched tensor with the examples' dimension merged into the first dimension of an example."""
     sizes = sizes_of(x)
-    return apply("Reshape", x, join_sizes(product(sizes[:2]), sizes[2:]))
+    return apply("Reshape", x, join_sizes(multiply_sizes(sizes[:2]), sizes[2:]))
 
 
 def split_first(x: Tensor, examples: Examples, size: Tensor) -> Tensor:
     """Undo `merge_first`, for examples with a first dimension of `size`."""
     return apply("Reshape", x, join_sizes(examples.count, size, sizes_of(x)[1:]))
-
-
-def product(sizes: Tensor) -> Tensor:
-    """Return the product of a vector of sizes."""
-    return apply("Prod", sizes, axis=None, keepdims=False)
 
 
 def pointwise(examples: Examples) -> Sequence[Tensor]:
@@ -83,7 +78,7 @@ def _operands(examples: Examples) -> list[Tensor]:
 
 
 def along(attr: str = "axis", new_axes: int = 0) -> Rule:
-    """Return the rule of an operation along axes of its arrays; `new_axes` counts axes that the operation adds."""
+    """Return the rule of an operation along axes of its arrays; `new_axes` counts axes added by the operation."""
 
     def vectorize_along(examples: Examples) -> Sequence[Tensor]:
         axis = shift_axis(examples.op.attrs[attr], examples.rank() + new_axes)
@@ -93,24 +88,24 @@ def along(attr: str = "axis", new_axes: int = 0) -> Rule:
 
 
 def leading(examples: Examples) -> Sequence[Tensor]:
-    """Vectorize an operation on the last dimensions of its arrays, such as one on stacks of matrices."""
+    """Vectorize an operation on the last dimensions of its arrays, such as stacks of matrices."""
     return examples.copy(*_operands(examples))
 
 
 def leading_with_host(examples: Examples) -> Sequence[Tensor]:
-    """Vectorize an operation on the last dimensions of its operands, those in host memory too."""
+    """Vectorize an operation on the last dimensions of its operands, in host memory too."""
     return examples.copy(*(examples.spread(i) for i in range(len(examples.operands))))
 
 
 def merged(*arrays: int, sizes: Sequence[int] = ()) -> Rule:
-    """Return the rule of an operation that treats each element of the first dimension alone, such as images.
+    """Return the rule of an operation on each element of the first dimension alone, such as images.
 
     Parameters
     ----------
     *arrays : int
-        Numbers of the operands, and by the same rule all outputs, with that dimension; others must be shared.
+        Numbers of the operands, with this dimension, as all outputs have; others must be shared.
     sizes : sequence of int
-        Numbers of operands that are shapes of such arrays.
+        Numbers of operands with shapes of such arrays.
     """
 
     def vectorize_merged(examples: Examples) -> Sequence[Tensor]:
@@ -176,7 +171,7 @@ def one_by_one(examples: Examples) -> Sequence[Tensor]:
 
 
 def _stack_rows(series: Tensor, row: Tensor) -> Tensor:
-    """Return the rows that a loop over the examples has saved; without examples unknown sizes are 0."""
+    """Return the rows saved by a loop over the examples; without examples unknown sizes are 0."""
     sizes = [0, *((d or 0) for d in (() if row.rank is None else row.shape.dims[1:]))]
     shape: Shape = row.shape
     return apply("SeriesConcat", series, constant(np.asarray(sizes, np.int32)), dtype=row.dtype, shape=shape)

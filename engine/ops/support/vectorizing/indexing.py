@@ -1,4 +1,4 @@
-"""Vectorization of operations that read or write elements by indices."""
+"""Vectorization of reads and writes of elements by indices."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from ....base import dtypes
 from ....ir.apply import apply, constant
-from ....ir.examples import Examples, join_sizes, known_rank, sizes_of
+from ....ir.examples import Examples, join_sizes, known_rank, multiply_sizes, sizes_of
 from ....ir.indexing import Dynamic, whole_rows
 from ....ir.tensor import Tensor
-from .families import one_by_one, product, shift_axis
+from .families import one_by_one, shift_axis
 from .shapes import steps_of
 
 
@@ -48,7 +48,7 @@ def gather_examples(examples: Examples) -> Sequence[Tensor]:
 
 
 def _to_front(axis: int, rank: int) -> tuple[int, ...]:
-    """Return the order of axes that moves an axis to the front."""
+    """Return the order of axes with an axis moved to the front."""
     return (axis, *(i for i in range(rank) if i != axis))
 
 
@@ -123,7 +123,7 @@ def _takes_row(examples: Examples, first: int) -> bool:
 
 
 def _from_the_front(index: Tensor, size: Tensor) -> Tensor:
-    """Return indices with negative ones counted from the front."""
+    """Return indices counted from the front."""
     count = apply("Cast", size, dtype=index.dtype)
     zero = constant(np.zeros((), index.dtype.numpy))
     return apply("Where", apply("Less", index, zero), index + count, index)
@@ -178,12 +178,12 @@ def search_sorted_examples(examples: Examples) -> Sequence[Tensor]:
 
 
 def sparse_product_examples(examples: Examples) -> Sequence[Tensor]:
-    """Multiply a common sparse matrix by the matrices of all examples, as one matrix of their columns."""
+    """Multiply a common sparse matrix by the matrices of all examples, as a matrix of all their columns."""
     if any(examples.batched[:3]):
         return one_by_one(examples)
     indices, values, shape, b = examples.operands
     sizes = sizes_of(b)
-    columns = apply("Reshape", apply("Transpose", b, perm=(1, 0, 2)), join_sizes(sizes[1], product(sizes[::2])))
+    columns = apply("Reshape", apply("Transpose", b, perm=(1, 0, 2)), join_sizes(sizes[1], multiply_sizes(sizes[::2])))
     (joined,) = examples.copy(indices, values, shape, columns)
     rows = apply("Reshape", joined, join_sizes(sizes_of(joined)[0], sizes[0], sizes[2]))
     return [apply("Transpose", rows, perm=(1, 0, 2))]

@@ -1,4 +1,4 @@
-"""Vectorization of operations that change shapes, or compute with shapes."""
+"""Vectorization of operations on shapes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from ....base import dtypes
 from ....base.shapes import Shape
 from ....ir.apply import apply, constant
-from ....ir.examples import Examples, join_sizes, known_rank, sizes_of
+from ....ir.examples import Examples, join_sizes, known_rank, multiply_sizes, sizes_of
 from ....ir.tensor import Tensor
-from .families import one_by_one, product, raise_rank, shift_axis
+from .families import one_by_one, raise_rank, shift_axis
 
 
 def shape_of_one(examples: Examples) -> Sequence[Tensor]:
@@ -22,7 +22,7 @@ def shape_of_one(examples: Examples) -> Sequence[Tensor]:
 
 def size_of_one(examples: Examples) -> Sequence[Tensor]:
     """Return the number of elements of an example, which all examples share."""
-    return [product(sizes_of(examples.spread(0))[1:])]
+    return [multiply_sizes(sizes_of(examples.spread(0))[1:])]
 
 
 def rank_of_one(examples: Examples) -> Sequence[Tensor]:
@@ -31,7 +31,7 @@ def rank_of_one(examples: Examples) -> Sequence[Tensor]:
 
 
 def reshape_examples(examples: Examples) -> Sequence[Tensor]:
-    """Reshape all examples to the shape of one."""
+    """Reshape all examples to a shape of each."""
     known = examples.op.outputs[0].shape
     # Known sizes replace a -1 in the shape, which sizes of 0 would make ambiguous.
     if known.is_fully_known and not examples.batched[1]:
@@ -56,7 +56,7 @@ def sum_examples_to(examples: Examples) -> Sequence[Tensor]:
 
 
 def unreduce_examples(examples: Examples) -> Sequence[Tensor]:
-    """Broadcast each example over axes that were reduced."""
+    """Broadcast each example over reduced axes."""
     axis = shift_axis(examples.op.attrs["axis"], known_rank(examples.op.outputs[0]))
     return examples.copy(examples.spread(0), examples.with_count(1), axis=axis)
 
@@ -124,7 +124,7 @@ def pad_examples(examples: Examples) -> Sequence[Tensor]:
     if not any(examples.batched[2:]):
         return examples.copy(examples.spread(0), pairs, *examples.operands[2:])
     zero = constant(np.zeros((), examples.spread(0).dtype.numpy))
-    inside = apply("Pad", apply("Fill", sizes_of(examples.spread(0)), constant(True)), pairs, constant(False))
+    inside = apply("Pad", apply("Fill", sizes_of(examples.spread(0)).all, constant(True)), pairs, constant(False))
     padded = apply("Pad", examples.spread(0), pairs, zero)
     return [apply("Where", inside, padded, raise_rank(examples.spread(2), examples.rank()))]
 
@@ -147,7 +147,7 @@ def ensure_shape_examples(examples: Examples) -> Sequence[Tensor]:
 def diag_examples(examples: Examples) -> Sequence[Tensor]:
     """Make a diagonal tensor of each example."""
     sizes = sizes_of(examples.spread(0))[1:]
-    flat = apply("Reshape", examples.spread(0), join_sizes(examples.count, product(sizes)))
+    flat = apply("Reshape", examples.spread(0), join_sizes(examples.count, multiply_sizes(sizes)))
     matrices = apply("MatrixDiag", flat, k=(0, 0))
     return [apply("Reshape", matrices, join_sizes(examples.count, sizes, sizes))]
 
@@ -156,24 +156,36 @@ def diag_part_examples(examples: Examples) -> Sequence[Tensor]:
     """Take the diagonal of the tensor of each example."""
     half = examples.rank() // 2
     sizes = sizes_of(examples.spread(0))[1 : 1 + half]
-    number = product(sizes)
+    number = multiply_sizes(sizes)
     matrices = apply("Reshape", examples.spread(0), join_sizes(examples.count, number, number))
     return [apply("Reshape", apply("MatrixDiagPart", matrices, k=(0, 0)), join_sizes(examples.count, sizes))]
 
 
 def matmul_examples(examples: Examples) -> Sequence[Tensor]:
-    """Multiply matrices of each example; matrices on the left of a shared one become the rows of one matrix."""
+    """Multiply matrices of each example; matrices on the left of a shared matrix become rows of a single matrix."""
     op, (a, b) = examples.op, examples.operands
     ranks = [known_rank(t) for t in op.inputs]
     if examples.batched == [True, False] and ranks[1] == 2 and not op.attrs["transpose_a"]:
         sizes = sizes_of(a)
-        rows = apply("Reshape", a, join_sizes(product(sizes[:-1]), sizes[-1]))
+        rows = apply("Reshape", a, join_sizes(multiply_sizes(sizes[:-1]), sizes[-1]))
         (flat,) = examples.copy(rows, b)
         columns = sizes_of(b)[0 if op.attrs["transpose_b"] else 1]
         return [apply("Reshape", flat, join_sizes(sizes[:-1], columns))]
+    if ranks == [2, 2] and op.inputs[0].shape[0 if op.attrs["transpose_a"] else 1] == 1:
+        return [_outer_products(examples)]
     rank = max(ranks)
     triples = zip((a, b), ranks, examples.batched, strict=True)
     return examples.copy(*(raise_rank(x, rank - r) if batched else x for x, r, batched in triples))
+
+
+def _outer_products(examples: Examples) -> Tensor:
+    """Return the products of a column and a row of each example, elementwise instead of by matrix."""
+    attrs = examples.op.attrs
+    a, b = examples.spread(0), examples.spread(1)
+    column = join_sizes(examples.count, sizes_of(a)[2 if attrs["transpose_a"] else 1], 1)
+    row = join_sizes(examples.count, 1, sizes_of(b)[1 if attrs["transpose_b"] else 2])
+    product: Tensor = apply("Mul", apply("Reshape", a, column), apply("Reshape", b, row))
+    return product
 
 
 def draw_for_examples(examples: Examples) -> Sequence[Tensor]:
@@ -184,17 +196,17 @@ def draw_for_examples(examples: Examples) -> Sequence[Tensor]:
 
 
 def reverse_sequence_examples(examples: Examples) -> Sequence[Tensor]:
-    """Reverse the beginnings of sequences of each example, as one batch of sequences."""
+    """Reverse the beginnings of sequences of each example, as a single batch of sequences."""
     rank = examples.rank()
     batch, seq = (examples.op.attrs[k] % rank + 1 for k in ("batch_axis", "seq_axis"))
     order = [0, batch, *(i for i in range(1, rank + 1) if i != batch)]
     x = apply("Transpose", examples.spread(0), perm=tuple(order))
     sizes = sizes_of(x)
-    flat = apply("Reshape", x, join_sizes(product(sizes[:2]), sizes[2:]))
+    flat = apply("Reshape", x, join_sizes(multiply_sizes(sizes[:2]), sizes[2:]))
     lengths = apply("Reshape", examples.spread(1), constant([-1], dtypes.int32))
     (turned,) = examples.copy(flat, lengths, batch_axis=0, seq_axis=order.index(seq) - 1)
     back = tuple(int(i) for i in np.argsort(order))
-    return [apply("Transpose", apply("Reshape", turned, sizes), perm=back)]
+    return [apply("Transpose", apply("Reshape", turned, sizes.all), perm=back)]
 
 
 def reduce_join_examples(examples: Examples) -> Sequence[Tensor]:
