@@ -64,10 +64,16 @@ cdef class ProductSum:
         self.owned = False
 
     def gather_views(self, a, b):
-        """Add ``a.T @ b`` as the C kernel adds plain matrices: multiply at once, or gather the rows for later."""
+        """Add ``a.T @ b`` as the C kernel adds plain matrices: multiply at once, or gather the rows for later.
+
+        Matrices that do not fit the total are left to :meth:`add`.
+        """
+        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+        if not self.fits(<ArrayObject*><PyObject*>a, <ArrayObject*><PyObject*>b):
+            self.add(a, b)
+            return
         cdef int64_t most = most_rows(<ArrayObject*><PyObject*>self.total)
         cdef int64_t count = len(a)
-        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
         if self.rows == 0 and (2 * count > most or is_tiny(<ArrayObject*><PyObject*>a, <ArrayObject*><PyObject*>b)):
             self._multiply_rows(a, b)
             return

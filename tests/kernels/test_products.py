@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.kernels.cpu.views import multiply_views
 
 from tests.support.settings import ON
 
@@ -168,3 +169,50 @@ def test_no_number_gets_lost(value):
     found = product(a, b, (False, False), ON)
     assert not np.isfinite(found[2]).any()
     assert np.isfinite(np.delete(found, 2, axis=0)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("transposed", TRANSPOSED)
+def test_views_have_the_bits_of_plain_matrices(dtype, transposed):
+    for sizes in ((1, 3, 1), (5, 64, 17), (16, 300, 33), (7, 2100, 20)):
+        a, b = factors(dtype, *sizes, transposed)
+        views = [np.ascontiguousarray(v[::-1, ::-1])[::-1, ::-1] for v in (a, b)]
+        wanted = product(a, b, transposed, ON)
+        for pair in (views, (a, views[1]), (views[0], b)):
+            found = multiply_views(*pair, *transposed)
+            assert found.tobytes() == wanted.tobytes()
+        total = np.ones_like(wanted)
+        np.testing.assert_allclose(multiply_views(*views, *transposed, total), wanted + 1, rtol=1e-4, atol=1e-4)
+
+
+def test_views_that_do_not_fit_are_refused():
+    a, b = np.zeros((8, 6))[::2, ::2], np.zeros((8, 8))[::2, ::2]
+    with pytest.raises(ValueError, match="inner dimensions"):
+        multiply_views(a, b)
+    with pytest.raises(ValueError, match="added"):
+        multiply_views(a.T, b, total=np.zeros((2, 4)))
+
+
+def test_rows_of_views_are_gathered_like_plain_rows():
+    """On the step machine `reverse` returns a view, in a native program a copy."""
+    with tg.Graph().as_default():
+        x, w = tg.placeholder("float32", [40, 9, 16]), tg.placeholder("float32", [16, 16])
+        body = lambda t, h: (t + 1, tg.tanh(tg.reverse(h, [0, 1]) @ w + x[t]))  # noqa: E731
+        h = tg.while_loop(lambda t, _: t < 40, body, [0, tg.zeros([9, 16])])[1]
+        fetches = [h, *tg.gradients(tg.reduce_sum(tg.square(h)), [x, w])]
+    random = np.random.default_rng(0)
+    feeds = {t: random.standard_normal(t.shape.as_tuple()).astype(np.float32) for t in (x, w)}
+    variants = ON, ON.without("straight", "cluster")
+    tg.testing.assert_same_under(*variants, fetches=fetches, feeds=feeds, rtol=0, atol=0)
+
+
+def test_a_view_is_added_to_a_sum_like_a_plain_matrix():
+    """A chain of a few terms begins with the total."""
+    with tg.Graph().as_default():
+        x, w = tg.placeholder("float64", [2, 3]), tg.placeholder("float64", [3, 3])
+        body = lambda t, y, total: (t + 1, tg.tanh(tg.reverse(y, [0, 1]) + x), total + tg.reverse(y, [0, 1]) @ w)  # noqa: E731
+        fetches = tg.while_loop(lambda t, *_: t < 40, body, [0, x, tg.zeros([2, 3], "float64")])[2]
+    random = np.random.default_rng(0)
+    feeds = {t: random.standard_normal(t.shape.as_tuple()) for t in (x, w)}
+    variants = ON, ON.without("straight", "cluster")
+    tg.testing.assert_same_under(*variants, fetches=fetches, feeds=feeds, rtol=0, atol=0)

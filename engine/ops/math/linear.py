@@ -116,6 +116,15 @@ def _compute_matmul(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: boo
     return xp.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
 
 
+def _add_matmul(xp: Any, a: Any, b: Any, total: Any, transpose_a: bool, transpose_b: bool) -> Any:
+    """Add a product of matrices to a total: views by our kernel, whose short chains begin with the total."""
+    if _are_matrices(a, b) and _are_matrices(a, total) and (_are_views(a, b) or not total.flags.c_contiguous):
+        from ...kernels.cpu.views import multiply_views  # late, as above
+
+        return multiply_views(a, b, transpose_a, transpose_b, total)
+    return _compute_matmul(xp, a, b, transpose_a, transpose_b) + total
+
+
 def _estimate_matmul_elements(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> int:
     """Return the work of a product in elements of other operations: about eight multiplications each."""
     columns = b.shape[-2 if transpose_b else -1]
@@ -188,7 +197,7 @@ define(
     where={"T": (dtypes.float32, dtypes.float64)},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_infer_matmul_shape,
-    kernel=keep_dtype(lambda xp, a, b, total, **transposed: _compute_matmul(xp, a, b, **transposed) + total),
+    kernel=keep_dtype(_add_matmul),
     gradient=NotDifferentiable("it is made after gradients are"),
     samples=[
         Sample([_A, _B, f64([[1, 2], [3, 4]])], f64([[-2, 9], [13, -4.75]])),
