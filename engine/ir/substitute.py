@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from .operation import Operation
 from .program import Program
@@ -36,8 +37,8 @@ def count_noninput_uses(program: Program, region: Region | None = None) -> Count
 _MOST_BEFORE_WATCHES = 64
 
 
-def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> list[Operation]:
-    """Return the operations that use a tensor, except those that run for watches alone.
+def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> Iterator[Operation]:
+    """Iterate over the operations that use a tensor, except those that run for watches alone.
 
     A pass may replace a result with no other computing user: where it is watched it is computed as well, for the watch
     alone, so that watching does not change how other results are computed.
@@ -48,7 +49,12 @@ def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> list[Oper
     kept : container of Tensor
         Tensors of the region with other uses than by operations.
     """
-    return [user for user in tensor._consumers if user.region is not tensor.region or not _is_for_watches(user, kept)]
+    return (user for user in tensor._consumers if user.region is not tensor.region or not _is_for_watches(user, kept))
+
+
+def has_one_user(tensor: Tensor, kept: Container[Tensor | None]) -> bool:
+    """Return True if one operation uses a tensor, besides those that run for watches alone, and nothing else does."""
+    return tensor not in kept and len(list(islice(computing_users(tensor, kept), 2))) == 1
 
 
 def _is_for_watches(op: Operation, kept: Container[Tensor | None]) -> bool:

@@ -16,7 +16,7 @@ from ..cpu.registry import values_read
 if TYPE_CHECKING:
     from ...base.settings import Switches
     from ..cuda.registry import Compiled
-    from .program import Computation
+    from .program import Code, Computation
 
 Dtypes = Sequence[np.dtype[Any]]
 
@@ -34,9 +34,6 @@ class CodeGenerator(Protocol):
         True if a program can call the Python kernels of operations.
     keeps_limits : bool
         True if a program waits where a device's memory has a limit.
-
-    joins_elements : bool
-        True if a program can read and write several elements of a TensorArray at once, and make arrays.
     """
 
     @property
@@ -51,9 +48,6 @@ class CodeGenerator(Protocol):
     @property
     def keeps_limits(self) -> bool: ...
 
-    @property
-    def joins_elements(self) -> bool: ...
-
     def values_read(self, type: str) -> tuple[int, ...] | None:
         """Return the inputs whose values a kernel of this type must know in advance.
 
@@ -63,6 +57,10 @@ class CodeGenerator(Protocol):
 
     def has_kernel(self, computation: Computation, given: Dtypes, made: Dtypes, switches: Switches) -> bool:
         """Return True if a step of a program can compute these dtypes."""
+        ...
+
+    def has_code(self, code: Code) -> bool:
+        """Return True if programs can have instructions of a code."""
         ...
 
     def has_dtype(self, dtype: np.dtype[Any]) -> bool:
@@ -83,7 +81,6 @@ class _C:
     adds_epilogues = True
     calls_kernels = True
     keeps_limits = True
-    joins_elements = True
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         return values_read(type)
@@ -92,6 +89,9 @@ class _C:
         from .compiled import has_kernel  # loads the machine of native programs
 
         return has_kernel(computation, list(given), list(made), switches)
+
+    def has_code(self, code: Code) -> bool:
+        return True
 
     def has_dtype(self, dtype: np.dtype[Any]) -> bool:
         return not dtype.hasobject and dtype.kind in "biufc"

@@ -127,13 +127,18 @@ cdef Run run_of_loop(KeptRuns kept, CompiledProgram program, const Value* inputs
     if not program.keeps_runs or not _are_small(program, inputs):
         return record(program, inputs, False)
     run = _take(kept, program, inputs)
-    if run is not None and _begin(run, inputs):
-        return run
+    if run is not None:
+        if _begin(run, inputs):
+            return run
+        put_back(kept, run)
     run = record(program, inputs, True)
-    if run.reason is not None or not _may_be_kept(run):
-        program.keeps_runs, run = False, None  # its memory goes first
-        return record(program, inputs, False)
-    _copy_in(run, inputs)
+    if run.reason is None and _may_be_kept(run):
+        _copy_in(run, inputs)
+        return run
+    run = None  # its memory goes first
+    run = record(program, inputs, False)
+    # A reason that holds for other recordings as well, such as a series without values, need not hold the next time.
+    program.keeps_runs = run.reason is not None
     return run
 
 

@@ -109,7 +109,7 @@ async def test_what_is_kept_is_small_and_goes_with_the_session(graph, program):
         await session.run(fetches, {n: 3, **values})
         kept = session.statistics().live_bytes
         assert 0 < kept < 4096  # nothing, if no run were kept
-        for length in (20_000, 3, 0):
+        for length in (20_000, 3, 0, 3):
             await session.run(fetches, {n: length, **values})
             assert session.statistics().live_bytes == kept
     assert session.statistics().live_bytes == 0

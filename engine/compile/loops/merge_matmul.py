@@ -18,7 +18,7 @@ from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.structured import add_variable
-from ...ir.substitute import computing_users, count_noninput_uses, substitute
+from ...ir.substitute import computing_users, count_noninput_uses, has_one_user, substitute
 from ...ir.tensor import Tensor
 from .products import inner_axis, is_product
 from .weight_gradients import passed_variables, running_sums
@@ -119,8 +119,8 @@ class _Merging:
         """Merge a sum's terms that are products with an outside factor; return True if there are two or more."""
         groups: dict[tuple[Any, ...], list[Tensor]] = defaultdict(list)
         for term in terms:
-            alone = term.region is loop.body and not kept[term] and len(computing_users(term, kept)) == 1
-            if alone and is_product(term.op) and loop.is_outside(term.op.inputs[1 - side]):
+            is_inside = term.region is loop.body and is_product(term.op)
+            if is_inside and loop.is_outside(term.op.inputs[1 - side]) and has_one_user(term, kept):
                 groups[term.op.device, *term.op.attrs.values()].append(term)
         group = max(groups.values(), key=len, default=[])
         if len(group) < 2:
@@ -180,8 +180,8 @@ def _flatten_sum(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:
     terms, work = [], list(reversed(op.inputs))
     while work:
         t = work.pop()
-        alone = len(computing_users(t, kept)) == 1 and not kept[t] and not any(t is other for other in work)
-        if alone and _is_sum(t.op) and t.region is op.region:
+        is_inner = t.region is op.region and _is_sum(t.op)
+        if is_inner and has_one_user(t, kept) and not any(t is other for other in work):
             work += reversed(t.op.inputs)
         else:
             terms.append(t)

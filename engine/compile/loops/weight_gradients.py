@@ -20,7 +20,7 @@ from ...ir.own_kernels import HasOwnKernel, has_no_own_kernel
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
 from ...ir.structured import num_results, saved_outputs
-from ...ir.substitute import computing_users, substitute
+from ...ir.substitute import has_one_user, substitute
 from ...ir.tensor import Tensor
 from .products import is_known, is_matmul
 
@@ -90,7 +90,7 @@ def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
         term = terms[0]
         # The product is no longer computed by itself, except for a watch, so only the addition may use the term.
         near = term.region is body and term.op.device == total.op.device
-        if near and len(computing_users(term, kept)) == 1 and not kept[term] and not term.op.control_inputs:
+        if near and not term.op.control_inputs and has_one_user(term, kept):
             yield i, term
 
 

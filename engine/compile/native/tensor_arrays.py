@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .translate import Translator
 
 ACCESSES = frozenset({"GET", "PUT", "GATHER", "SCATTER", "STACK", "UNSTACK"})  # errors about them name the iteration
-_ON_CPU = frozenset({Code.GATHER, Code.SCATTER, Code.STACK, Code.UNSTACK, Code.NEW})
 _FLOWS = {Code.GET: 2, Code.GATHER: 2, Code.STACK: 1}  # numbers of the inputs that order reads after writes
 
 
@@ -37,7 +36,7 @@ def _code_of(t: Translator, op: Operation) -> Code:
     instruction = op.rule(RunsAs)
     assert instruction is not None
     code = Code[instruction.code]
-    if code in _ON_CPU and not t.rules.generator.joins_elements:
+    if not t.rules.generator.has_code(code):
         raise NotNative(op, f"has no kernel in {t.rules.generator.language}")
     return code
 

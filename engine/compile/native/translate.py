@@ -370,6 +370,8 @@ class Translator:
             outer = self.saved.pop(tensor, None)
             if outer is None or saved.value is None:
                 raise NotNative(op, "saves values that are not saved by the loop around it")
+            if saved.index is not None and not self.rules.generator.has_code(Code.PUSH_AT):
+                raise NotNative(op, f"saves values at an index, which has no kernel in {self.rules.generator.language}")
             rows = self.new(tensor.dtype, tensor.name)
             self.slots[rows] = self.flat[op]
             if saved.index is None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...kernels.native.cuda.kernel import NativeKernel
 from ...kernels.native.cuda.run import Run
 from .device_kernel import DeviceKernel
+
+if TYPE_CHECKING:
+    from ...ir.operation import Operation
+    from ...kernels.native.program import NativeProgram
+    from .device_values import DeviceValues
 
 
 class LaunchedKernel(DeviceKernel):
@@ -16,28 +21,21 @@ class LaunchedKernel(DeviceKernel):
     Nothing can stop a running kernel, so each launch ends after a while by itself; a cancelled step ends between two.
     """
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, op: Operation, device_values: DeviceValues) -> None:
+        super().__init__(op, device_values)
+        self.program: NativeProgram = op.attrs["program"]
         self.counts: dict[str, tuple[int, int]] = {}  # (runs, iterations begun) by loop
-
-    @property
-    def program(self) -> Any:
-        """The NativeProgram of the kernel."""
-        return self._native_kernel.program
 
     @property
     def reason(self) -> str | None:
         """Reason why the latest run was not native; None if native."""
-        return self._native_kernel.reason
+        if isinstance(self._compiled, NativeKernel):
+            return self._compiled.reason
+        return "it has values of dtypes that the device does not have"
 
     def forget_counts(self) -> None:
         """Reset the counts of loops."""
         self.counts = {}
-
-    @property
-    def _native_kernel(self) -> NativeKernel:
-        assert isinstance(self._compiled, NativeKernel)
-        return self._compiled
 
     def _call_kernel(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
         result = kernel(*given)

@@ -37,6 +37,11 @@ def emits_code(code: Code) -> Callable[[Do], Do]:
     return add_instruction
 
 
+def has_instruction(code: Code) -> bool:
+    """Return True if instructions of a code have a form in a kernel."""
+    return code in _instructions
+
+
 def find_instruction(code: Code) -> Do:
     """Return the writer of an instruction code."""
     return _instructions[code]

@@ -14,7 +14,7 @@ from ..generator import CodeGenerator, Dtypes
 if TYPE_CHECKING:
     from ....base.settings import Switches
     from ...cuda.registry import Compiled
-    from ..program import Computation
+    from ..program import Code, Computation
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,6 @@ class _CudaC:
     adds_epilogues: bool = False
     calls_kernels: bool = False
     keeps_limits: bool = False
-    joins_elements: bool = False
 
     def values_read(self, type: str) -> tuple[int, ...] | None:
         return ()
@@ -41,6 +40,11 @@ class _CudaC:
         from .emitting import can_emit  # only programs for a GPU load the writer of CUDA C
 
         return can_emit(computation, [*given, *made])
+
+    def has_code(self, code: Code) -> bool:
+        from .emitting import has_instruction
+
+        return has_instruction(code)
 
     def has_dtype(self, dtype: np.dtype[Any]) -> bool:
         from .values import has_type
