@@ -51,6 +51,22 @@ async def test_other_loops_read_what_kernels_have_saved(program, device):
     assert {"native", "variable"} == {loop.limited_by for loop in report.loops}
 
 
+async def test_programs_of_a_cpu_that_go_to_a_gpu_are_left_to_the_step_machine(device):
+    """Where a loop names no device, its program is that of the first device, and goes where its data is."""
+
+    def program():
+        x = tg.placeholder("float32", [3, 2])
+        with tg.device("/gpu:0"):
+            rows = tg.TensorArray("float32", 3, element_shape=[2], clear_after_read=False).unstack(x)
+        y = tg.while_loop(below(3), lambda i, y: (i + 1, y + rows.gather([2, 0])), [0, tg.zeros([2, 2])])[1]
+        return [y], {x: values}
+
+    values = np.arange(6, dtype=np.float32).reshape(3, 2)
+    found, report = await ran(program, ["/cpu:0", device])
+    compare(found, [3 * values[[2, 0]]])
+    assert "GATHER has no form in CUDA C" in str(report)
+
+
 @pytest.mark.sampled(every=12)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 async def test_launches_end_by_themselves_and_go_on(program, device, monkeypatch):

@@ -306,6 +306,19 @@ async def test_a_gpu_beside_a_cpu_is_where_a_program_asks_for_it():
         assert (X @ W).shape in device.outs
 
 
+async def test_a_loop_without_a_device_goes_to_its_data(graph):
+    """To a device for which there are no programs: the step machine runs it there."""
+    x, array = fed(X)
+    with tg.device("/gpu:0"):
+        y = tg.sin(x)
+    fetches = tg.while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, tg.cos(a) + y), [0, y])
+    async with tg.Session(graph, settings=NUMPY, soft_placement=True) as session:
+        wanted = await session.run(fetches, {x: array})
+    async with StrictDevice("/gpu:0") as device, tg.Session(graph, devices=["/cpu:0", device]) as session:
+        np.testing.assert_array_equal((await session.run(fetches, {x: array}))[1], wanted[1])
+        assert "no code generator" in str(session.report())
+
+
 async def test_cancelled_twice_a_step_still_waits_for_its_copies(device, monkeypatch):
     inside, settled = [], []
     settle = execution._settle_copies

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.native.cuda.kernel import NativeKernel
 from ...kernels.native.cuda.run import Run
+from ...kernels.native.program import NativeProgram
 from .device_kernel import DeviceKernel
 
 if TYPE_CHECKING:
     from ...ir.operation import Operation
-    from ...kernels.native.program import NativeProgram
     from .device_values import DeviceValues
 
 
@@ -23,7 +23,7 @@ class LaunchedKernel(DeviceKernel):
 
     def __init__(self, op: Operation, device_values: DeviceValues) -> None:
         super().__init__(op, device_values)
-        self.program: NativeProgram = op.attrs["program"]
+        self.program = NativeProgram.from_attribute(op.attrs["program"])
         self.counts: dict[str, tuple[int, int]] = {}  # (runs, iterations begun) by loop
 
     @property
@@ -31,7 +31,7 @@ class LaunchedKernel(DeviceKernel):
         """Reason why the latest run was not native; None if native."""
         if isinstance(self._compiled, NativeKernel):
             return self._compiled.reason
-        return "it has values of dtypes that the device does not have"
+        return "it was placed on a device for which there is no code generator, or which lacks a dtype"
 
     def forget_counts(self) -> None:
         """Reset the counts of loops."""

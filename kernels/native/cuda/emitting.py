@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..program import Code, Computation, Instruction
-from .values import Value, has_type
+from .values import NotWritten, Value, has_type
 
 if TYPE_CHECKING:
     from .writer import Writer
@@ -43,7 +43,9 @@ def has_instruction(code: Code) -> bool:
 
 
 def find_instruction(code: Code) -> Do:
-    """Return the writer of an instruction code."""
+    """Return the writer of an instruction code; NotWritten if there is none."""
+    if code not in _instructions:
+        raise NotWritten(f"{code.name} has no form in CUDA C")
     return _instructions[code]
 
 
