@@ -27,7 +27,7 @@ def built():
 
 
 @pytest.mark.rule(104)
-@pytest.mark.sampled(every=24)
+@pytest.mark.sampled(every=60)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_bits_of_programs(built, name, way):

@@ -33,7 +33,7 @@ def results(cells, fetches, settings, values):
         return type(error)
 
 
-@pytest.mark.sampled(every=10)
+@pytest.mark.sampled(every=25)
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_results_are_the_same_however_a_loop_is_made_fast(seed):
     cells = Cells(seed)

@@ -90,7 +90,7 @@ def assert_same_bits(found, wanted):
     assert [each.tobytes() for each in found] == [each.tobytes() for each in wanted]
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=7)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", BODIES)
 async def test_bits_are_those_of_the_step_machine(graph, name):

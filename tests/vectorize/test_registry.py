@@ -131,7 +131,7 @@ SMOOTH = [
 ]
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=8)
 @each("definition, sample", SMOOTH, by=lambda definition, _: definition.type)
 def test_gradients_of_examples_at_once_are_those_of_each(definition, sample):
     for batched in sorted(choices(len(flat(sample.inputs)))):
