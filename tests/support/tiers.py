@@ -1,7 +1,7 @@
 """The two tiers of the suite: the default one, and the thorough one that ``pytest --thorough`` runs.
 
 The default tier runs every test function. The cases of a family repeat the same check with other programs or numbers:
-it runs every sixth of them, at least one, or every n-th if the family is marked ``@pytest.mark.sampled(every=n)``. It
+it runs every eighth of them, at least one, or every n-th if the family is marked ``@pytest.mark.sampled(every=n)``. It
 draws one in 24 of the random programs, and checks graphs after each pass in every eighth test.
 CONTRIBUTING.md says what each tier proves.
 """
@@ -18,7 +18,7 @@ import pytest
 
 FRACTION = 24  # of the random programs the default tier draws one in so many
 CHECKED = 8  # of the tests one in so many checks the graph after each pass
-EVERY = 6  # of the cases of a family the default tier runs one in so many, unless a mark says otherwise
+EVERY = 8  # of the cases of a family the default tier runs one in so many, unless a mark says otherwise
 WHOLE = "tests/architecture/"  # whose cases are as many rules
 LONG = ("tests/property/", "tests/bench/", "tests/examples/")
 _THOROUGH, _CHECK = "TAGLOOM_THOROUGH", "TAGLOOM_CHECK_PASSES"
