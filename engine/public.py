@@ -133,8 +133,9 @@ from .ops.array.concat import concat, split, unstack
 from .ops.array.counting import bincount, confusion_matrix
 from .ops.array.creation import fill, linspace, ones, ones_like, range as range, zeros, zeros_like
 from .ops.array.depth import depth_to_space, space_to_depth
-from .ops.array.gather import gather, gather_nd, scatter_nd, unsorted_segment_sum
+from .ops.array.gather import gather, unsorted_segment_sum
 from .ops.array.grids import broadcast_dynamic_shape, broadcast_static_shape, meshgrid, shape_n, unravel_index
+from .ops.array.index_vectors import gather_nd, scatter_nd
 from .ops.array.layout import reverse, tile, transpose
 from .ops.array.one_hot import eye, one_hot
 from .ops.array.padding import pad

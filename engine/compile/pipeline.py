@@ -30,6 +30,7 @@ from .loops.fission import lift_products
 from .loops.input_blocks import compute_in_blocks
 from .loops.mark_swappable import mark_swapped, set_swap_memory
 from .loops.merge_matmul import merge_products
+from .loops.part_sums import add_parts
 from .loops.release import release_saved
 from .loops.slice_matmul import narrow_products
 from .loops.split_matmul import split_products
@@ -128,6 +129,8 @@ PIPELINE: tuple[Pass, ...] = (
     _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes, lifting_rules(t)), "block_bytes"),
     _about_loops("narrow", lambda p, _: narrow_products(p)),
     _about_loops("batch", lambda p, t: batch_products(p, t.has_own_kernel)),
+    # Gradients of slices and rows, before products are added to the same sums.
+    Pass("add_parts", lambda p, t: add_parts(p, t.has_own_kernel), "structured", "accumulate"),
     _about_loops("accumulate", lambda p, t: accumulate_products(p, t.has_own_kernel)),
     _make_structured_row("note_carried", note_carried),
     # Fewer, larger operations.

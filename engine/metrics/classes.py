@@ -9,7 +9,7 @@ from ..ir.tensor import Tensor
 from ..ir.typed import ArrayLike
 from ..ops.array.concat import stack
 from ..ops.array.creation import ones_like
-from ..ops.array.gather import scatter_nd
+from ..ops.array.index_vectors import scatter_nd
 from ..ops.array.shapes import expand_dims, reshape
 from ..ops.control.weights import in_dtype, of_one_shape
 from ..ops.math.arithmetic import div_no_nan

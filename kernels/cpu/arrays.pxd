@@ -166,6 +166,15 @@ cdef inline int read_sizes(Value* value, const Type* type, cnp.npy_intp* sizes) 
     return <int>vector.size
 
 
+cdef inline bint are_sizes(const cnp.npy_intp* sizes, int rank) noexcept nogil:
+    """Return True if no size is negative."""
+    cdef int d
+    for d in range(rank):
+        if sizes[d] < 0:
+            return False
+    return True
+
+
 cdef inline void repeat(char* target, const char* element, size_t size, cnp.npy_intp count) noexcept nogil:
     """Write an element `count` times."""
     cdef cnp.npy_intp i

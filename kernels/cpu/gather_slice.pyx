@@ -98,56 +98,30 @@ MOST_BOUND = 1 << 62  # a bound of a slice beyond this is beyond the end of ever
 
 cdef enum:
     MOST_STEP = 1 << 30  # larger steps are left to the Python kernel
-    MOST_INDICES = 4  # inputs of a StridedSlice that is left as work, see Indexing
-
-
-cdef enum Piece:
-    INDEX
-    RANGE
-    DOTS  # ...
-    NEW  # a new dimension of size 1
-
-
-cdef enum Bound:
-    OPEN
-    KNOWN
-    GIVEN  # an input of the operation
-
-
-cdef struct Limit:
-    Bound bound
-    int64_t value  # KNOWN: the bound; GIVEN: the number of the input
-
-
-cdef struct Part:
-    Piece piece
-    Limit start, stop, step  # of a RANGE; the `start` of an INDEX is the index
-
-
-cdef struct Key:  # the attribute `spec`: the items between the brackets
-    Part* parts
-    int count  # of parts
-    int used  # dimensions of the input for which the key has an INDEX or RANGE
-    bint dots  # there are DOTS
-    bint indexed  # all inputs are indices, so the shape of the result does not depend on their values
 
 
 cdef class KeyOwner:
-    """Owner of a key, kept alive by the plan."""
+    """Owner of a key, kept alive by the plan.
 
-    cdef Arena arena
-    cdef Key key
+    Parameters
+    ----------
+    spec : tuple
+        The attribute `spec`.
+    given : int
+        Number of the first input that is a bound or an index.
+    """
 
-    def __cinit__(self, tuple spec):
+    def __cinit__(self, tuple spec, int given):
         self.arena = Arena()
         self.key.parts = <Part*>self.arena.take(len(spec), sizeof(Part))
         self.key.count = len(spec)
+        _read_key(&self.key, spec, given)
 
 
-cdef int _read_key(Key* self, tuple spec) except -1:
+cdef int _read_key(Key* self, tuple spec, int given) except -1:
     """Fill a key from the attribute `spec`."""
     cdef Part* part
-    cdef int given = 1  # number of the next input; input 0 is the array
+    cdef int first = given
     cdef int indices = 0  # indices that are inputs
     for i, item in enumerate(spec):
         part = &self.parts[i]
@@ -165,7 +139,7 @@ cdef int _read_key(Key* self, tuple spec) except -1:
             given = _read_limit(item, given, &part.start)
             indices += part.start.bound == GIVEN
         self.used += part.piece == INDEX or part.piece == RANGE
-    self.indexed = indices == given - 1 and 0 < indices <= MOST_INDICES
+    self.indexed = indices == given - first and 0 < indices <= MOST_INDICES
     return 0
 
 
@@ -237,20 +211,21 @@ cdef inline bint _choose_range(
     return True
 
 
-cdef inline bint _choose(
-        const Table* table, const Node* node, const Value* inputs, ArrayObject* x, const Key* key,
-        Window* window) noexcept nogil:
-    """Set `window` to the elements selected by a key; return False for too few dimensions or an index out of range."""
-    cdef cnp.npy_intp* dims = PyArray_DIMS(x)
-    cdef cnp.npy_intp* strides = PyArray_STRIDES(x)
-    cdef int rest = PyArray_NDIM(x) - key.used  # dimensions that the dots stand for
-    cdef int d = 0  # dimension of x
+cdef bint choose(
+        const Table* table, const Node* node, const Value* inputs, int rank, const cnp.npy_intp* dims,
+        const cnp.npy_intp* strides, const Key* key, Window* window) noexcept nogil:
+    """Move a window from an array's first element to the elements selected by a key, its bounds among `inputs`.
+
+    Returns False for too few dimensions or an index out of range.
+    """
+    cdef int rest = rank - key.used  # dimensions that the dots stand for
+    cdef int d = 0  # dimension of the array
     cdef int64_t index = 0
     cdef Part* part
     cdef int i
     cdef int stop
-    window.data, window.rank = <char*>PyArray_DATA(x), 0
-    if rest < 0 or PyArray_NDIM(x) + key.count > MOST_DIMS:
+    window.rank = 0
+    if rest < 0 or rank + key.count > MOST_DIMS:
         return False
     for i in range(key.count + (not key.dots)):  # a key without dots has them at its end
         part = &key.parts[i]
@@ -271,6 +246,14 @@ cdef inline bint _choose(
                 return False
             d += 1
     return True
+
+
+cdef inline bint _choose(
+        const Table* table, const Node* node, const Value* inputs, ArrayObject* x, const Key* key,
+        Window* window) noexcept nogil:
+    """Set `window` to the elements of an array selected by a key; return False as `choose` does."""
+    window.data = <char*>PyArray_DATA(x)
+    return choose(table, node, inputs, PyArray_NDIM(x), PyArray_DIMS(x), PyArray_STRIDES(x), key, window)
 
 
 cdef inline bint _lies_in_order(const Window* window, size_t itemsize) noexcept nogil:
@@ -428,8 +411,7 @@ cdef Native _find_slice(str type, dict attrs, list inputs, list outputs, int64_t
     spec = attrs["spec"]
     if not are_copyable(outputs):
         return NULL
-    owner = KeyOwner(spec)
-    _read_key(&owner.key, spec)
+    owner = KeyOwner(spec, 1)
     kept.append(owner)
     params[0] = <int64_t>&owner.key
     return _slice

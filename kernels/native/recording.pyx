@@ -45,6 +45,7 @@ from tagloom.kernels.native.parts cimport record_part
 from tagloom.kernels.native.sums cimport record_add
 from tagloom.kernels.native.tape cimport record_trace
 from tagloom.kernels.native.team cimport most_shares, share
+from tagloom.kernels.native.updating cimport update_in_place
 from tagloom.kernels.scheduler.series cimport Series
 
 cnp.import_array()
@@ -62,6 +63,7 @@ cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
         _open(run, inputs)
         run.trips = 0 if for_others else trips_of(run)  # the inputs of others are not there yet
         _record_all(run)
+        update_in_place(run)
         place_rows(run)
         program.called, program.traced = names_of_calls(run), tuple(run.traced)
     except Refusal as refusal:

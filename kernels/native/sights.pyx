@@ -16,9 +16,11 @@ from tagloom.kernels.core.values cimport OBJECT
 from tagloom.kernels.cpu.arrays cimport ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_NBYTES, array_in
 from tagloom.kernels.cpu.concat_transpose cimport seen_by_concat
 from tagloom.kernels.cpu.fused_works cimport seen_by_fused
+from tagloom.kernels.cpu.index_vectors cimport seen_by_row_update
 from tagloom.kernels.cpu.linear cimport Product, is_small, product_in, seen_by_product
 from tagloom.kernels.cpu.reducing cimport seen_by_reduction
 from tagloom.kernels.cpu.seen cimport Seen
+from tagloom.kernels.cpu.slice_sums cimport seen_by_slice_sum
 from tagloom.kernels.native.parts cimport is_part
 from tagloom.kernels.native.run cimport (
     ADD_ROWS, APPLY, CALL, COPY, COPY_8, GO, GO_TO, MOST_OPERANDS, PUSH_ROW, READ_ROW, WORK, WORK_TO, Register, Run, Step,
@@ -143,7 +145,7 @@ cdef inline size_t _element(const Step* step, int k) noexcept:
 cdef int _see_work(Run run, int i, Sights* sights) except -1:
     """Note the accesses of a work.
 
-    Products, fused operations, concatenations and reductions describe their accesses. For another work every array
+    Products, fused operations, concatenations, reductions and updates of parts describe their accesses. For another work every array
     among its inputs and outputs was noted in `run.opaque` at recording, and has to stay in its place.
     """
     cdef Seen seen[MOST_SEEN]
@@ -157,6 +159,10 @@ cdef int _see_work(Run run, int i, Sights* sights) except -1:
         count = seen_by_concat(compute, arguments, seen, MOST_SEEN)
     if count < 0:
         count = seen_by_reduction(compute, arguments, seen)
+    if count < 0:
+        count = seen_by_slice_sum(compute, arguments, seen)
+    if count < 0:
+        count = seen_by_row_update(compute, arguments, seen)
     if run.steps[i].code == WORK_TO:
         _see(sights, i, 0, _all_of(run.steps[i].operands[0], sizeof(uint64_t), True))
     for k in range(count):

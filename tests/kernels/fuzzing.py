@@ -361,6 +361,64 @@ def _ufunc(definition):
     return _elementwise(count, [name for name in ALL if name in allowed])
 
 
+def _index_vectors(rng, sizes):
+    """Draw index vectors into leading dimensions, rarely one that is out of range, and the dimensions around them."""
+    depth, outer = int(rng.integers(0, len(sizes) + 1)), shape_of(rng)[:2]
+    indices = np.zeros((*outer, depth), _pick(rng, ("int32", "int64")))
+    for d in range(depth):
+        indices[..., d] = rng.integers(-int(rng.random() < 0.05), sizes[d] + int(rng.random() < 0.05), outer)
+    return indices, outer
+
+
+def _gather_nd(rng):
+    sizes = _few(rng)
+    return [numbers(rng, sizes, _pick(rng, ALL)), _index_vectors(rng, sizes)[0]], {}
+
+
+def _few(rng):
+    return tuple(int(n) for n in rng.choice((1, 2, 3, 5), rng.integers(1, 4)))
+
+
+def _rows_at(rng, dtypes):
+    """Draw a shape, index vectors, and rows that fit or, rarely, do not."""
+    sizes = _few(rng)
+    indices, outer = _index_vectors(rng, sizes)
+    more = (2,) if rng.random() < 0.05 else ()
+    return sizes, indices, numbers(rng, (*outer, *sizes[indices.shape[-1] :], *more), _pick(rng, dtypes))
+
+
+def _scatter_nd(rng):
+    sizes, indices, rows = _rows_at(rng, NUMBERS)
+    return [indices, rows, np.asarray(sizes, _pick(rng, ("int32", "int64")))], {}
+
+
+def _add_to_rows(rng):
+    (indices, rows, shape), attrs = _scatter_nd(rng)
+    return [numbers(rng, tuple(shape), rows.dtype), indices, rows, shape], attrs
+
+
+def _tensor_scatter(rng):
+    sizes, indices, rows = _rows_at(rng, ALL)
+    return [numbers(rng, sizes, rows.dtype), indices, rows], {}
+
+
+def _slice_gradient(rng):
+    """Draw the gradient of a slice, rarely of another shape."""
+    (x, bounds), attrs = _slice(rng)
+    x = np.zeros(x.shape, _pick(rng, NUMBERS))
+    try:
+        shape = x[(*attrs["spec"], *[...] * (Ellipsis not in attrs["spec"]))].shape
+    except IndexError:
+        shape = (1,)
+    dy = numbers(rng, (*shape, 2) if rng.random() < 0.05 else shape, x.dtype)
+    return [np.asarray(x.shape, _pick(rng, ("int32", "int64"))), dy, bounds], attrs
+
+
+def _add_to_slice(rng):
+    (shape, dy, bounds), attrs = _slice_gradient(rng)
+    return [numbers(rng, tuple(shape), dy.dtype), shape, dy, bounds], attrs
+
+
 CASES = {
     "AvgPool": _pool,
     "AvgPoolGrad": _pool_gradient,
@@ -388,7 +446,13 @@ CASES = {
     "FloorDiv": _elementwise(2, NUMBERS),
     "FloorMod": _elementwise(2, NUMBERS),
     "Fused": _fused,
+    "AddToRows": _add_to_rows,
+    "AddToSlice": _add_to_slice,
     "Gather": _gather,
+    "GatherNd": _gather_nd,
+    "ScatterNd": _scatter_nd,
+    "StridedSliceGrad": _slice_gradient,
+    "TensorScatterUpdate": _tensor_scatter,
     "LogSoftmax": _rows(),
     "MatMul": _matmul,
     "MatMulAdd": _matmul_add,

@@ -56,6 +56,7 @@ def test_what_the_rules_refuse_is_refused(type, inputs, error):
 
 # What makes the host wait for the device: bounds and divisors that are checked, sizes that values decide.
 WAITING = {
+    "AddToRows": {"int"},
     "BinNumbers": {"int"},
     "BooleanMask": {"mask"},
     "CheckNumerics": {"bool"},

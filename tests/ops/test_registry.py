@@ -179,6 +179,8 @@ INTERNAL = {
     "Native",
     "Instance",
     "MatMulAdd",
+    "AddToRows",
+    "AddToSlice",
     "ProductSumAdd",
     "ProductSumBegin",
     "ProductSumEnd",

@@ -20,6 +20,7 @@ from ...ir.region import Region
 from ...ir.structured import add_variable
 from ...ir.substitute import computing_users, count_noninput_uses, has_one_user, substitute
 from ...ir.tensor import Tensor
+from .part_sums import is_sum
 from .products import inner_axis, is_product
 from .weight_gradients import passed_variables, running_sums
 
@@ -170,9 +171,7 @@ def _split_into_pieces(builder: Builder, whole: Tensor, sizes: Sequence[int], ax
 
 def _is_sum(op: Operation) -> bool:
     """Return True if an operation adds matrices of equal shape."""
-    if op.type not in ("Add", "AddN") or op.control_inputs:
-        return False
-    return all(t.shape == op.outputs[0].shape and t.rank == 2 for t in op.inputs)
+    return is_sum(op) and all(t.shape == op.outputs[0].shape and t.rank == 2 for t in op.inputs)
 
 
 def _flatten_sum(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:

@@ -68,6 +68,19 @@ class AddsBias:
 
 
 @dataclass(frozen=True, slots=True)
+class AddsPart:
+    """An array of zeros except for a part, in a sum.
+
+    Attributes
+    ----------
+    type : str
+        The type which adds the part to another array, its first input; further inputs and attributes are the same.
+    """
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
 class AppliesMask:
     """A large computation, whose result may be zeroed before it leaves the cache.
 

@@ -22,29 +22,19 @@ from ...ir.rules.placing import TakesPart
 from ...ir.rules.vectorizing import Vectorize
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, axis_within, check_rank, index_tensor, shape_in, shape_vector, static_int
-from ..support.array_library import add_at, cast_to_accumulator
+from ..support.arguments import as_sizes, axis_within, index_tensor, shape_in, static_int
+from ..support.array_library import add_rows
 from ..support.batching import emit_copy
 from ..support.bounds import check_bounds, rows_of_segments
 from ..support.common import raised_to, scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
 from ..support.late_axes import gather_along_late, late_axis
 from ..support.literals import f64, i32, i64
-from ..support.tangents import LINEAR_IN_FIRST, linear
+from ..support.tangents import LINEAR_IN_FIRST
 from ..support.vectorizing import indexing
 
 _X = np.arange(12.0).reshape(3, 4)
 _INDEX: dict[str, tuple[DType, ...]] = {"I": dtypes.INDEX}
-
-
-def _add_rows(xp: Any, count: int, rows: Any, updates: Any) -> Any:
-    """Sum updates[i] into row rows[i] of a zero array of `count` rows; flat, for the fast path of add.at."""
-    width = updates.shape[-1]
-    added = cast_to_accumulator(xp, updates)
-    out = xp.zeros(count * width, dtype=added.dtype)
-    places = (rows.astype(xp.intp).reshape(-1, 1) * width + xp.arange(width)).reshape(-1)
-    add_at(xp, out, places, added.reshape(-1))
-    return out.astype(updates.dtype, copy=False)
 
 
 def _gather_shape(op: Operation) -> Shape:
@@ -165,7 +155,7 @@ def _gather_grad(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dim
     check_bounds(indices, sizes[axis], "gather")
     rows, inner = _row_numbers(xp, sizes, indices, axis, batch_dims)
     updates = g.reshape(rows.size, inner)
-    return _add_rows(xp, math.prod(sizes[: axis + 1]), rows, updates).reshape(sizes)
+    return add_rows(xp, math.prod(sizes[: axis + 1]), rows, updates).reshape(sizes)
 
 
 define(
@@ -241,167 +231,6 @@ def gather(
     return apply("Gather", params, index_tensor(indices), name=name, axis=axis, batch_dims=batch_dims)
 
 
-def _gather_nd_shape(op: Operation) -> Shape:
-    """Infer the shape; ShapeError if index vectors are longer than the rank of `params`."""
-    params, indices = (t.shape for t in op.inputs)
-    if indices.rank == 0:
-        raise ShapeError(
-            "gather_nd needs indices of rank at least 1",
-            got=indices,
-            wanted="rank 1 or more",
-            hint="use gather for one number",
-        )
-    depth = indices[-1]
-    if params.rank is None or depth is None:
-        return Shape(None)
-    if depth > params.rank:
-        raise ShapeError(
-            "gather_nd: an index is longer than the rank",
-            wanted=f"at most {params.rank}",
-            got=depth,
-            hint="the last dimension of the indices says how many dimensions each one names",
-        )
-    return Shape(indices[:-1]) + Shape(params[depth:])
-
-
-def flat_rows(xp: Any, indices: Any, sizes: tuple[int, ...], what: str) -> Any:
-    """Return the row numbers of index vectors into the leading dimensions `sizes`."""
-    rows = xp.zeros(indices.shape[:-1], dtype=xp.intp)
-    for i, size in enumerate(sizes):
-        check_bounds(indices[..., i], size, what)
-        # Horner's scheme; an index vector of length 0 leaves the single row 0, which is all of the array
-        rows = rows * size + indices[..., i]
-    return rows
-
-
-def _gather_nd(xp: Any, params: Any, indices: Any) -> Any:
-    depth = indices.shape[-1]
-    check_rank(params, depth, None, f"gather_nd with index vectors of {depth} numbers")
-    rows = flat_rows(xp, indices, params.shape[:depth], "gather_nd")
-    table = params.reshape(math.prod(params.shape[:depth]), *params.shape[depth:])
-    return xp.asarray(table[rows], dtype=params.dtype)
-
-
-define(
-    "GatherNd",
-    "params: T, indices: I -> output: T",
-    where=_INDEX,
-    shape=_gather_nd_shape,
-    rules=[
-        Vectorize(indexing.gather_nd_examples),
-        LINEAR_IN_FIRST,
-        TakesPart(),
-        Elements(lambda params, indices: math.prod((*indices.shape[:-1], *params.shape[indices.shape[-1] :]))),
-        ReadsValues(),
-    ],
-    kernel=_gather_nd,
-    gradient=lambda op, g: [apply("ScatterNd", op.inputs[1], g, shape_of(op.inputs[0])), None],
-    samples=[
-        Sample([_X, i32([[2, 1], [0, 3], [2, 1]])], f64([9, 3, 9])),
-        Sample([_X, i64([[1]])], f64([[4, 5, 6, 7]])),
-        Sample([_X, np.zeros((2, 0), np.int32)], lambda x, i: np.stack([x, x])),
-    ],
-)
-
-
-@public
-def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
-    """Take elements or blocks by index vectors.
-
-    Parameters
-    ----------
-    params : Tensor of any dtype and shape
-    indices : int32 or int64 Tensor of shape [..., k]
-        Each vector indexes the first k dimensions.
-
-    Returns
-    -------
-    Tensor
-        Of shape ``indices.shape[:-1] + params.shape[k:]``.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> tg.function(lambda: tg.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]])).sync()
-    array([2, 3], dtype=int32)
-    >>> tg.function(lambda: tg.gather_nd([[1, 2], [3, 4]], [[1]])).sync()
-    array([[3, 4]], dtype=int32)
-    """
-    return apply("GatherNd", params, index_tensor(indices), name=name)
-
-
-def _scatter_shape(op: Operation) -> Shape:
-    """Return the requested shape; ShapeError if the updates are known not to fit the indices."""
-    indices, updates, shape = op.inputs[0].shape, op.inputs[1].shape, static_shape(op.inputs[2])
-    depth = indices[-1] if indices.rank else None
-    if depth is not None and shape.rank is not None:
-        wanted = indices[:-1] + shape[depth:]
-        if depth > shape.rank or not updates.is_compatible_with(wanted):
-            raise ShapeError(
-                "scatter_nd: the updates do not fit the indices",
-                wanted=wanted,
-                got=updates,
-                hint="updates have the shape indices.shape[:-1] + shape[indices.shape[-1]:]",
-            )
-    return shape
-
-
-def _scatter_nd(xp: Any, indices: Any, updates: Any, shape: Any) -> Any:
-    """Add the updates to an array of zeros; ValueError if the shapes do not fit."""
-    sizes, depth = as_sizes(shape), indices.shape[-1]
-    if depth > len(sizes):
-        raise ValueError(f"scatter_nd: index vectors of {depth} numbers do not fit shape {list(sizes)}")
-    rows = flat_rows(xp, indices, sizes[:depth], "scatter_nd")
-    if updates.shape != rows.shape + sizes[depth:]:
-        raise ValueError(f"scatter_nd: updates need shape {rows.shape + sizes[depth:]}, got {updates.shape}")
-    table = updates.reshape(rows.size, math.prod(sizes[depth:]))
-    return _add_rows(xp, math.prod(sizes[:depth]), rows, table).reshape(sizes)
-
-
-define(
-    "ScatterNd",
-    "indices: I, updates: T, shape: host J -> output: T",
-    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
-    shape=_scatter_shape,
-    rules=[Vectorize(indexing.scatter_nd_examples), linear(1), Elements(shape_in(2)), ReadsValues()],
-    kernel=_scatter_nd,
-    gradient=lambda op, g: [None, apply("GatherNd", g, op.inputs[0]), None],
-    samples=[
-        Sample([i32([[2], [0], [2]]), f64([1, 2, 3]), i32([4])], f64([2, 0, 4, 0])),
-        Sample([i64([[1]]), f64([[5, 6]]), i64([2, 2])], f64([[0, 0], [5, 6]])),
-    ],
-)
-
-
-@public
-def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Put elements or blocks into a tensor of zeros; repeated indices add up.
-
-    Parameters
-    ----------
-    indices : int32 or int64 Tensor of shape [..., k]
-    updates : Tensor of any numeric dtype, of shape ``indices.shape[:-1] + shape[k:]``
-    shape : int32 or int64 vector
-
-    Returns
-    -------
-    Tensor
-        Of shape `shape`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes are known not to fit.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> tg.function(lambda: tg.scatter_nd([[1], [3], [1]], [10, 20, 5], [5])).sync()
-    array([ 0, 15,  0, 20,  0], dtype=int32)
-    """
-    return apply("ScatterNd", index_tensor(indices), updates, shape_vector(shape), name=name)
-
-
 def segment_shape(op: Operation) -> Shape:
     """Infer the shape of an operation that combines the rows of each segment into a row."""
     data, ids = op.inputs[0].shape, op.inputs[1].shape
@@ -433,7 +262,7 @@ def _segment_sum(xp: Any, data: Any, ids: Any, count: Any) -> Any:
     check_rows(data, ids)
     rest, number = data.shape[ids.ndim :], int(count)
     rows = rows_of_segments(xp, ids, number, "unsorted_segment_sum")
-    sums = _add_rows(xp, number + 1, rows, data.reshape(ids.size, math.prod(rest)))
+    sums = add_rows(xp, number + 1, rows, data.reshape(ids.size, math.prod(rest)))
     return sums[: number * math.prod(rest)].reshape(number, *rest)
 
 

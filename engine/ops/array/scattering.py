@@ -25,7 +25,7 @@ from ..support.common import raised_to, scalar_like, shape_of
 from ..support.literals import f64, i32, i64
 from ..support.segmented import combine_at
 from ..support.vectorizing.indexing import tensor_scatter_examples
-from .gather import flat_rows
+from .index_vectors import flat_rows
 
 _X = f64([[1, 2], [3, 4], [5, 6]])
 

@@ -11,11 +11,12 @@ from ...base import dtypes
 from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
-from ...ir.definition import REQUIRED, Sample, define
+from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.indexing import DYNAMIC, Dynamic, slice_tensor, whole_rows
 from ...ir.operation import Operation
 from ...ir.rules.batching import Batch, Batched, TakesRow
+from ...ir.rules.fusing import AddsPart
 from ...ir.rules.kernels import Elements, KeepsSize
 from ...ir.rules.placing import TakesPart
 from ...ir.rules.shapes import ShapeVector
@@ -25,7 +26,8 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, shape_in
 from ..support.batching import emit_copy
 from ..support.common import shape_of
-from ..support.literals import f64, i32
+from ..support.families import keep_dtype
+from ..support.literals import f64, i32, i64
 from ..support.tangents import LINEAR_IN_FIRST, linear
 from ..support.vectorizing.indexing import strided_slice_examples, strided_slice_grad_examples
 
@@ -193,10 +195,42 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"spec": REQUIRED},
     shape=lambda op: static_shape(op.inputs[0]),
-    rules=[Vectorize(strided_slice_grad_examples), linear(1), Elements(shape_in(0))],
+    rules=[Vectorize(strided_slice_grad_examples), linear(1), Elements(shape_in(0)), AddsPart("AddToSlice")],
     kernel=_strided_scatter,
     gradient=_strided_grad_gradient,
     samples=[Sample([i32([2, 2]), f64([7, 8]), [np.int32(1)]], f64([[0, 8], [0, 7]]), {"spec": _SPEC})],
+)
+
+
+def _add_to_slice(xp: Any, total: Any, shape: Any, dy: Any, *bounds: Any, spec: tuple[Any, ...]) -> Any:
+    if total.shape != as_sizes(shape):
+        return total + _strided_scatter(xp, shape, dy, *bounds, spec=spec)
+    result = total.copy()
+    result[_slice_key(spec, bounds)] += dy
+    return result
+
+
+# A tensor and a StridedSliceGrad added up: the `accumulate` pass makes it of both.
+define(
+    "AddToSlice",
+    "total: T, shape: host I, dy: T, bounds: host *any -> sum: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
+    attrs={"spec": REQUIRED},
+    shape=lambda op: op.inputs[0].shape.broadcast(static_shape(op.inputs[1])),
+    kernel=keep_dtype(_add_to_slice),
+    gradient=NotDifferentiable("it is made after gradients are"),
+    samples=[
+        Sample(
+            [_X, i32([3, 4]), f64([7, 8, 9]), [np.int32(1)]],
+            _X + [[0, 9, 0, 0], [0, 8, 0, 0], [0, 7, 0, 0]],
+            {"spec": _SPEC},
+        ),
+        Sample(
+            [_X[:1], i64([3, 4]), np.float64(5), []],
+            _X[[0, 0, 0]] + [[0], [5], [0]] * f64([0, 0, 1, 0]),
+            {"spec": (1, 2)},
+        ),
+    ],
 )
 
 

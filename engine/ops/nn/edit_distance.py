@@ -21,7 +21,7 @@ from ...ir.tensor import Tensor
 from ...kernels.cpu.sequences import edit_distances
 from ..array.concat import concat, stack
 from ..array.creation import range as numbers
-from ..array.gather import scatter_nd
+from ..array.index_vectors import scatter_nd
 from ..array.shapes import expand_dims
 from ..array.slicing import boolean_mask
 from ..array.unique import numbers_of_equal

@@ -85,6 +85,16 @@ def _keeps_bits(y: Any) -> Any:
     return (y >= 0) & (y < 8 * y.dtype.itemsize)
 
 
+def add_rows(xp: Any, count: int, rows: Any, updates: Any) -> Any:
+    """Sum updates[i] into row rows[i] of a zero array of `count` rows; flat, for the fast path of add.at."""
+    width = updates.shape[-1]
+    added = cast_to_accumulator(xp, updates)
+    out = xp.zeros(count * width, dtype=added.dtype)
+    places = (rows.astype(xp.intp).reshape(-1, 1) * width + xp.arange(width)).reshape(-1)
+    add_at(xp, out, places, added.reshape(-1))
+    return out.astype(updates.dtype, copy=False)
+
+
 def add_at(xp: Any, out: Any, places: Any, updates: Any, function: str = "add") -> None:
     """Add updates to rows by index, or subtract them; updates of equal indices accumulate.
 
