@@ -130,7 +130,7 @@ PIPELINE: tuple[Pass, ...] = (
     _about_loops("narrow", lambda p, _: narrow_products(p)),
     _about_loops("batch", lambda p, t: batch_products(p, t.has_own_kernel)),
     # Gradients of slices and rows, before products are added to the same sums.
-    Pass("add_parts", lambda p, t: add_parts(p, t.has_own_kernel), "structured", "accumulate"),
+    _about_loops("add_parts", lambda p, t: add_parts(p, t.has_own_kernel), "accumulate"),
     _about_loops("accumulate", lambda p, t: accumulate_products(p, t.has_own_kernel)),
     _make_structured_row("note_carried", note_carried),
     # Fewer, larger operations.

@@ -6,7 +6,7 @@ from tagloom.base import nest
 from tagloom.base.errors import DtypeError, GraphError, ShapeError
 from tagloom.base.shapes import Shape
 from tagloom.ir.apply import constant
-from tagloom.ops.array import broadcasting, layout, padding, shapes, slicing, strided
+from tagloom.ops.array import broadcasting, index_vectors, layout, padding, shapes, slicing, strided
 from tagloom.ops.array import concat as joining
 from tagloom.ops.array import creation as filling
 from tagloom.ops.array import gather as gathering
@@ -82,8 +82,8 @@ STATIC_SHAPES = {
         lambda: gathering.gather(floats(None, 6, 7), placeholder("int32", [3, 2]), batch_dims=1),
         [3, 2, 7],
     ),
-    "gather_nd": (lambda: gathering.gather_nd(floats(5, 6, 7), placeholder("int32", [None, 2])), [None, 7]),
-    "scatter_nd": (lambda: gathering.scatter_nd(placeholder("int32", [4, 1]), floats(4, 3), [8, 3]), [8, 3]),
+    "gather_nd": (lambda: index_vectors.gather_nd(floats(5, 6, 7), placeholder("int32", [None, 2])), [None, 7]),
+    "scatter_nd": (lambda: index_vectors.scatter_nd(placeholder("int32", [4, 1]), floats(4, 3), [8, 3]), [8, 3]),
     "unsorted_segment_sum": (lambda: gathering.unsorted_segment_sum(floats(4, 3), [0, 1, 0, 1], 2), [2, 3]),
     "fill": (lambda: filling.fill([2, number()], 1.0), [2, None]),
     "range": (lambda: filling.range(2, 11, 3), [3]),
@@ -147,8 +147,8 @@ CONTRADICTIONS = {
     "slice rank": lambda: slicing.slice(floats(5), [0, 0], [1, 1]),
     "gather axis": lambda: gathering.gather(floats(5), [0], axis=1),
     "gather batch": lambda: gathering.gather(floats(5, 6), placeholder("int32", [4, 2]), batch_dims=1),
-    "gather_nd": lambda: gathering.gather_nd(floats(5), placeholder("int32", [3, 2])),
-    "scatter_nd": lambda: gathering.scatter_nd([[0]], floats(2), [4]),
+    "gather_nd": lambda: index_vectors.gather_nd(floats(5), placeholder("int32", [3, 2])),
+    "scatter_nd": lambda: index_vectors.scatter_nd([[0]], floats(2), [4]),
     "segments": lambda: gathering.unsorted_segment_sum(floats(3), [0, 1], 2),
     "range": lambda: filling.range(0, 4, 0),
     "linspace": lambda: filling.linspace(0.0, 1.0, 0),
@@ -206,9 +206,9 @@ RUN_TIME = {
     "reshape": (ValueError, lambda x, i: shapes.reshape(x, [7, -1])),
     "gather above": (IndexError, lambda x, i: gathering.gather(x, i + 3)),
     "gather below": (IndexError, lambda x, i: gathering.gather(x, i - 1)),
-    "gather_nd": (IndexError, lambda x, i: gathering.gather_nd(x, [[9]])),
-    "scatter_nd": (IndexError, lambda x, i: gathering.scatter_nd([[0], [1], [4]], x, [4])),
-    "scatter_nd updates": (ValueError, lambda x, i: gathering.scatter_nd([[0], [1]], x, [4])),
+    "gather_nd": (IndexError, lambda x, i: index_vectors.gather_nd(x, [[9]])),
+    "scatter_nd": (IndexError, lambda x, i: index_vectors.scatter_nd([[0], [1], [4]], x, [4])),
+    "scatter_nd updates": (ValueError, lambda x, i: index_vectors.scatter_nd([[0], [1]], x, [4])),
     "segments": (IndexError, lambda x, i: gathering.unsorted_segment_sum(x, [0, 1, 2], 2)),
     "slice": (ValueError, lambda x, i: slicing.slice(x, [2], [2])),
     "index": (IndexError, lambda x, i: x[i + 3]),
@@ -295,7 +295,7 @@ def test_moving_operations_take_every_dtype(dtype):
         (joining.unstack(x)[1], array[1]),
         (x[1, 1:], array[1, 1:]),
         (gathering.gather(x, 1), array[1]),
-        (gathering.gather_nd(x, [1, 2]), array[1, 2]),
+        (index_vectors.gather_nd(x, [1, 2]), array[1, 2]),
         (slicing.slice(x, [0, 1], [2, 1]), array[:, 1:2]),
         (slicing.boolean_mask(x, [False, True]), array[1:]),
         (selecting.where([[True], [False]], x, x[::-1]), np.stack([array[0], array[0]])),
@@ -315,7 +315,7 @@ def test_summing_operations_keep_the_dtype(dtype):
     x = casting.cast(np.float32([[1, 2], [3, 4], [5, 6]]), dtype)
     cases = [
         (broadcasting.sum_to_shape(x, [2]), [9, 12]),
-        (gathering.scatter_nd([[1], [0], [1]], x, [2, 2]), [[3, 4], [6, 8]]),
+        (index_vectors.scatter_nd([[1], [0], [1]], x, [2, 2]), [[3, 4], [6, 8]]),
         (gathering.unsorted_segment_sum(x, [0, 0, -1], 1), [[4, 6]]),
     ]
     for tensor, wanted in cases:
