@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     product_sum,
     reducing,
     reshape,
+    searching,
     slice_sums,
     softmax,
     stack,

@@ -419,6 +419,16 @@ def _add_to_slice(rng):
     return [numbers(rng, tuple(shape), dy.dtype), shape, dy, bounds], attrs
 
 
+def _search_sorted(rng):
+    """Draw rows, sorted, and values that often are among their elements."""
+    shape, dtype = shape_of(rng, 1)[-3:], _pick(rng, NUMBERS)
+    rows = np.sort(numbers(rng, shape, dtype), axis=-1)
+    values = numbers(rng, (*shape[:-1], int(rng.integers(0, 6))), dtype)
+    if rows.size and values.size:
+        values.reshape(-1)[0] = rows.reshape(-1)[rng.integers(0, rows.size)]
+    return [rows, values], {"side": _pick(rng, ("left", "right")), "out_type": as_dtype(_pick(rng, ("int32", "int64")))}
+
+
 CASES = {
     "AvgPool": _pool,
     "AvgPoolGrad": _pool_gradient,
@@ -451,6 +461,7 @@ CASES = {
     "Gather": _gather,
     "GatherNd": _gather_nd,
     "ScatterNd": _scatter_nd,
+    "SearchSorted": _search_sorted,
     "StridedSliceGrad": _slice_gradient,
     "TensorScatterUpdate": _tensor_scatter,
     "LogSoftmax": _rows(),
