@@ -1,6 +1,7 @@
 """Functions of a single example computed for many at once: solves of an ODE, gradients, a Hessian, a Jacobian.
 
-Beside `vectorized_map` the same function in `map_fn`, or a loop over rows of the Hessian and the Jacobian.
+Beside `vectorized_map` the same function in `map_fn` with batches of 64 elements, and element by element. The Hessian
+and the Jacobian, which have no elements, take all rows at once or one by one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from .experiment import Case, Experiment, Step
 
 SOLVES, EXAMPLES, PARAMETERS, LENGTH = 64, 256, 16, 100
+BATCH, ALL = 64, 0  # elements at once
 WIDTHS = (16, 32, 1)
 SHARED = ("where", "minimum", "maximum", "sqrt", "abs", "stack", "tanh", "reshape")  # functions with one name in both
 END, TOLERANCE = np.float32(2.0), np.float32(1e-4)
@@ -101,14 +103,16 @@ def _tagloom_ops() -> Any:
     )
 
 
-def _tagloom_work(case: Case, at_once: bool) -> tuple[list[Any], list[Any], list[np.ndarray]]:
+def _tagloom_work(case: Case, batch_size: int | None) -> tuple[list[Any], list[Any], list[np.ndarray]]:
     """Build the work of a case; return its feeds, what is fetched, and the values fed."""
     import tagloom as tg
 
     ops, work = _tagloom_ops(), case["work"]
 
     def over(function: Callable[[Any], Any], elements: Any, dtype: Any) -> Any:
-        return tg.vectorized_map(function, elements) if at_once else tg.map_fn(function, elements, dtype=dtype)
+        if batch_size == ALL:
+            return tg.vectorized_map(function, elements)
+        return tg.map_fn(function, elements, dtype=dtype, batch_size=batch_size)
 
     if work.startswith("ode"):
         starts = tg.placeholder("float32", STARTS.shape)
@@ -125,17 +129,17 @@ def _tagloom_work(case: Case, at_once: bool) -> tuple[list[Any], list[Any], list
         return [*weights, x, t], list(over(gradient, (x, t), ("float32", "float32"))), [*WEIGHTS, INPUTS, TARGETS]
     x = tg.placeholder("float32", POINT.shape)
     if work == "hessian":
-        return [x], tg.hessians(energy(ops, x), [x], vectorized=at_once), [POINT]
+        return [x], tg.hessians(energy(ops, x), [x], vectorized=batch_size is not None), [POINT]
     rows = tg.placeholder("float32", SERIES.shape)
     states = tg.scan(partial(recurrence, ops), rows, initializer=x)
-    return [x, rows], [tg.jacobian(states[-1], x, vectorized=at_once)], [POINT, SERIES]
+    return [x, rows], [tg.jacobian(states[-1], x, vectorized=batch_size is not None)], [POINT, SERIES]
 
 
-async def _tagloom(case: Case, stack: AsyncExitStack, at_once: bool) -> Step:
+async def _tagloom(case: Case, stack: AsyncExitStack, batch_size: int | None) -> Step:
     import tagloom as tg
 
     with tg.Graph().as_default() as graph:
-        feeds, fetches, values = _tagloom_work(case, at_once)
+        feeds, fetches, values = _tagloom_work(case, batch_size)
     session = await stack.enter_async_context(tg.Session(graph))
     step = session.make_step(fetches, feeds)
     return lambda: step(*values)
@@ -143,12 +147,17 @@ async def _tagloom(case: Case, stack: AsyncExitStack, at_once: bool) -> Step:
 
 async def tagloom(case: Case, stack: AsyncExitStack) -> Step:
     """Compute all examples at once."""
-    return await _tagloom(case, stack, at_once=True)
+    return await _tagloom(case, stack, ALL)
 
 
 async def map_fn(case: Case, stack: AsyncExitStack) -> Step:
+    """Compute a batch of examples after the other, in a loop in the graph."""
+    return await _tagloom(case, stack, BATCH)
+
+
+async def map_fn_singly(case: Case, stack: AsyncExitStack) -> Step:
     """Compute an example after the other, in a loop in the graph."""
-    return await _tagloom(case, stack, at_once=False)
+    return await _tagloom(case, stack, None)
 
 
 def jax(case: Case, stack: AsyncExitStack) -> Step:
@@ -190,7 +199,7 @@ EXPERIMENT = Experiment(
     cases=tuple(
         {"work": work} for work in ("ode_scalars", "ode_vector", "example_gradients", "hessian", "scan_jacobian")
     ),
-    engines={"tagloom": tagloom, "map_fn": map_fn, "jax": jax},
+    engines={"tagloom": tagloom, "map_fn": map_fn, "map_fn_singly": map_fn_singly, "jax": jax},
     metric="milliseconds_per_step",
     time_unit=1e3,
     tolerance=2e-3,

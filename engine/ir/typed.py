@@ -74,6 +74,7 @@ class MapOptions(FoldOptions, total=False):
     """Keyword arguments of `map_fn`."""
 
     infer_shape: bool
+    batch_size: int | None
 
 
 class ScanOptions(FoldOptions, total=False):

@@ -17,10 +17,11 @@ async def values(factory, case):
 
 
 @pytest.mark.parametrize("case", vmap.EXPERIMENT.cases, ids=lambda case: case["work"])
-async def test_both_ways_agree(case):
-    at_once, one_by_one = await values(vmap.tagloom, case), await values(vmap.map_fn, case)
-    for one, other in zip(at_once, one_by_one, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+async def test_all_ways_agree(case):
+    wanted = await values(vmap.map_fn_singly, case)
+    for way in (vmap.tagloom, vmap.map_fn):
+        for one, other in zip(await values(way, case), wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 async def test_the_spellings_of_the_state_agree():

@@ -42,9 +42,9 @@ class Elements:
     def __init__(self, elems: Any, function: str, reverse: bool = False, from_first: bool = False) -> None:
         self.function = function
         self.reverse = reverse
-        self.tensors: Any = _as_leaves(elems, function)
+        self.tensors: Any = as_leaves(elems, function)
         tensors = nest.flatten(self.tensors)
-        self.count: int | Tensor = _common_length(tensors, function)
+        self.count: int | Tensor = common_length(tensors, function)
         if from_first and isinstance(self.count, int) and self.count == 0:
             raise ShapeError(
                 f"{function} was given no elements and no initializer",
@@ -120,7 +120,7 @@ class SparseRows:
         return SparseTensor(self.indices[begin:end], self.values[begin:end], self.sizes)
 
 
-def _as_leaves(elems: Any, function: str) -> Any:
+def as_leaves(elems: Any, function: str) -> Any:
     """Return elements as a structure of tensors, and of sparse rows for `map_fn`."""
     if isinstance(elems, SparseTensor):
         if function != "map_fn":
@@ -136,10 +136,10 @@ def _as_leaves(elems: Any, function: str) -> Any:
     parts = nest.children(elems)
     if parts is None:
         return convert_to_tensor(elems)
-    return nest.rebuild_as(elems, [_as_leaves(child, function) for _, child in parts])
+    return nest.rebuild_as(elems, [as_leaves(child, function) for _, child in parts])
 
 
-def _common_length(tensors: list[Tensor], function: str) -> int | Tensor:
+def common_length(tensors: list[Tensor], function: str) -> int | Tensor:
     """Return the number of elements, checked during construction if known, else in the step."""
     if not tensors:
         raise GraphError(

@@ -82,6 +82,7 @@ def map_fn(
     name: str | None = None,
     *,
     checkpoint_every: int | None = None,
+    batch_size: int | None = None,
 ) -> Any:
     """Apply a function to every element along the first dimension, and stack the results.
 
@@ -111,6 +112,10 @@ def map_fn(
         Name scope of the operations.
     checkpoint_every : int, optional
         As for :func:`while_loop`.
+    batch_size : int, optional
+        Compute so many elements at once, as :func:`vectorized_map` does, and one batch after the other: as fast as all
+        at once, with the memory of a batch. `fn` is then called twice unless the number of elements is known to be a
+        multiple, and has no effects. None computes element after element.
 
     Returns
     -------
@@ -124,6 +129,8 @@ def map_fn(
         If an element is a scalar, or the numbers of elements differ.
     GraphError
         If `fn` does not return the structure of `dtype`; a DtypeError if its dtypes differ.
+    VectorizationError
+        With `batch_size`, if `fn` has effects, or contains an operation without a rule for many elements.
 
     Examples
     --------
@@ -132,8 +139,15 @@ def map_fn(
     array([0, 1, 4, 9], dtype=int32)
     >>> tg.function(lambda: tg.map_fn(lambda x: x > 1, tg.range(4), dtype="bool")).sync()
     array([False, False,  True,  True])
+    >>> tg.function(lambda: tg.map_fn(lambda x: x * x, tg.range(4), batch_size=3)).sync()
+    array([0, 1, 4, 9], dtype=int32)
     """
+    options = LoopOptions(parallel_iterations, back_prop, swap_memory, checkpoint_every)
     with name_scope(name, "map"):
+        if batch_size is not None:
+            from .batched_map import map_in_batches  # late: loads the rules of vectorized programs
+
+            return map_in_batches(fn, elems, dtype, batch_size, options)
         source = Elements(elems, "map_fn")
         # Without `dtype` results have the structure and dtypes of the elements.
         kinds = nest.map_structure(lambda t: t.dtype, source.tensors) if dtype is None else dtype
@@ -149,7 +163,6 @@ def map_fn(
             traced.extend(values)
             return k + 1, [a.write(k, v) for a, v in zip(arrays, values, strict=True)]
 
-        options = LoopOptions(parallel_iterations, back_prop, swap_memory, checkpoint_every)
         _, arrays = source.loop(map_next, 0, (arrays,), options)
         shapes = shapes_of_none(traced, elements, source)
         return nest.pack_as(kinds, [a.stack_or(shape) for a, shape in zip(arrays, shapes, strict=True)])

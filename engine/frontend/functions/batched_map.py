@@ -1,0 +1,99 @@
+"""``map_fn`` with a batch size: the elements of a batch at once, one batch after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...base import nest
+from ...base.calling import call
+from ...base.errors import GraphError
+from ...ir.examples import join_sizes
+from ...ir.tensor import Tensor
+from ...ops.array.concat import concat
+from ...ops.array.shapes import reshape
+from ...ops.support.common import shape_of
+from ..state.tensor_array import TensorArray
+from .elements import Elements, LoopOptions, SparseRows, as_leaves, common_length
+from .folding import check_mapped_results
+from .vectorized import vectorized_map
+
+
+def map_in_batches(fn: Callable[..., Any], elems: Any, dtype: Any, size: int, options: LoopOptions) -> Any:
+    """Return the results of all elements.
+
+    The last batch may be smaller. Its function is built apart, unless the batches are known to be equal.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes an element.
+    elems : structure of Tensor
+    dtype : structure of dtype-like, optional
+        Structure and dtypes of the results of `fn`; those of `elems` by default.
+    size : int
+        Elements of a batch.
+    options : LoopOptions
+        Of the loop over batches.
+    """
+    tensors = as_leaves(elems, "map_fn")
+    _check(size, tensors)
+    kinds = nest.map_structure(lambda t: t.dtype, tensors) if dtype is None else dtype
+    count = common_length(nest.flatten(tensors), "map_fn")
+    whole = count // size * size
+    rest: list[Tensor] = []
+    if not isinstance(count, int) or whole < count or not count:
+        rest = _map_at_once(fn, nest.map_structure(lambda t: t[whole:], tensors), kinds)
+    if isinstance(count, int) and not whole:
+        return nest.pack_as(kinds, rest)
+    results = _map_equal_batches(fn, tensors, kinds, whole, size, options, rest)
+    return nest.pack_as(kinds, [concat(pair, axis=0) for pair in zip(results, rest, strict=True)] if rest else results)
+
+
+def _map_equal_batches(
+    fn: Callable[..., Any],
+    elems: Any,
+    kinds: Any,
+    whole: int | Tensor,
+    size: int,
+    options: LoopOptions,
+    rest: list[Tensor],
+) -> list[Tensor]:
+    """Return the results of the first `whole` elements; zero rows of the shapes of `rest` if there are none."""
+    batches = Elements(nest.map_structure(lambda t: _regroup(t[:whole], [whole // size, size], 1), elems), "map_fn")
+    arrays = [TensorArray(d, batches.count) for d in nest.flatten(kinds)]
+
+    def map_next(k: Tensor, arrays: list[TensorArray]) -> Any:
+        results = _map_at_once(fn, batches.read(k), kinds)
+        return k + 1, [a.write(k, v) for a, v in zip(arrays, results, strict=True)]
+
+    _, arrays = batches.loop(map_next, 0, (arrays,), options)
+    shapes: list[Tensor | None] = [join_sizes(size, shape_of(each)[1:]) for each in rest]
+    shapes = shapes or [None] * len(arrays)
+    return [_regroup(a.stack_or(shape), [whole], 2) for a, shape in zip(arrays, shapes, strict=True)]
+
+
+def _map_at_once(fn: Callable[..., Any], elems: Any, kinds: Any) -> list[Tensor]:
+    return check_mapped_results(vectorized_map(lambda each: call(fn, [each], "the function of map_fn"), elems), kinds)
+
+
+def _check(size: object, tensors: Any) -> None:
+    """Raise GraphError for a size that is no positive integer, or elements that are sparse."""
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise GraphError(
+            "map_fn takes batches of one or more elements",
+            wanted="batch_size of 1 or more, or None",
+            got=size,
+            hint="give the number of elements that are computed at once",
+        )
+    if any(isinstance(t, SparseRows) for t in nest.flatten(tensors)):
+        raise GraphError(
+            "map_fn takes no batches of sparse tensors",
+            wanted="tensors, where there is a batch_size",
+            hint="leave batch_size out, or make the tensors dense with sparse_tensor_to_dense",
+        )
+
+
+def _regroup(tensor: Tensor, leading: Sequence[int | Tensor], rank: int) -> Tensor:
+    """Replace the leading dimensions of a tensor by others."""
+    return reshape(tensor, join_sizes(*leading, shape_of(tensor)[rank:]))
