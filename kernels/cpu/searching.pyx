@@ -44,7 +44,7 @@ cdef inline bint _sorts_before(element x, element y) noexcept nogil:
 
 
 cdef inline cnp.npy_intp _place(const element* row, cnp.npy_intp length, element value, bint is_right) noexcept nogil:
-    """Return the number of elements in front of a value."""
+    """Return the number of elements before a value."""
     cdef cnp.npy_intp low = 0
     cdef cnp.npy_intp half
     cdef bint goes_on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ...base import nest
@@ -41,39 +42,34 @@ def map_in_batches(fn: Callable[..., Any], elems: Any, dtype: Any, size: int, op
     kinds = nest.map_structure(lambda t: t.dtype, tensors) if dtype is None else dtype
     count = common_length(nest.flatten(tensors), "map_fn")
     whole = count // size * size
+    at_once = partial(_map_at_once, fn, kinds)
     rest: list[Tensor] = []
     if not isinstance(count, int) or whole < count or not count:
-        rest = _map_at_once(fn, nest.map_structure(lambda t: t[whole:], tensors), kinds)
+        rest = at_once(nest.map_structure(lambda t: t[whole:], tensors))
     if isinstance(count, int) and not whole:
         return nest.pack_as(kinds, rest)
-    results = _map_equal_batches(fn, tensors, kinds, whole, size, options, rest)
+    batches = nest.map_structure(lambda t: _regroup(t[:whole], [whole // size, size], 1), tensors)
+    # Without any batch the results have zero rows like the rest.
+    shapes = [join_sizes(size, shape_of(each)[1:]) for each in rest]
+    results = [_regroup(each, [whole], 2) for each in _map_batches(at_once, batches, kinds, shapes, options)]
     return nest.pack_as(kinds, [concat(pair, axis=0) for pair in zip(results, rest, strict=True)] if rest else results)
 
 
-def _map_equal_batches(
-    fn: Callable[..., Any],
-    elems: Any,
-    kinds: Any,
-    whole: int | Tensor,
-    size: int,
-    options: LoopOptions,
-    rest: list[Tensor],
+def _map_batches(
+    at_once: Callable[[Any], list[Tensor]], elems: Any, kinds: Any, shapes: Sequence[Tensor], options: LoopOptions
 ) -> list[Tensor]:
-    """Return the results of the first `whole` elements; zero rows of the shapes of `rest` if there are none."""
-    batches = Elements(nest.map_structure(lambda t: _regroup(t[:whole], [whole // size, size], 1), elems), "map_fn")
+    """Return the results of batches, one after the other; `shapes` are those of a batch, if there may be none."""
+    batches = Elements(elems, "map_fn")
     arrays = [TensorArray(d, batches.count) for d in nest.flatten(kinds)]
 
     def map_next(k: Tensor, arrays: list[TensorArray]) -> Any:
-        results = _map_at_once(fn, batches.read(k), kinds)
-        return k + 1, [a.write(k, v) for a, v in zip(arrays, results, strict=True)]
+        return k + 1, [a.write(k, v) for a, v in zip(arrays, at_once(batches.read(k)), strict=True)]
 
     _, arrays = batches.loop(map_next, 0, (arrays,), options)
-    shapes: list[Tensor | None] = [join_sizes(size, shape_of(each)[1:]) for each in rest]
-    shapes = shapes or [None] * len(arrays)
-    return [_regroup(a.stack_or(shape), [whole], 2) for a, shape in zip(arrays, shapes, strict=True)]
+    return [a.stack_or(shapes[i] if shapes else None) for i, a in enumerate(arrays)]
 
 
-def _map_at_once(fn: Callable[..., Any], elems: Any, kinds: Any) -> list[Tensor]:
+def _map_at_once(fn: Callable[..., Any], kinds: Any, elems: Any) -> list[Tensor]:
     return check_mapped_results(vectorized_map(lambda each: call(fn, [each], "the function of map_fn"), elems), kinds)
 
 
