@@ -45,8 +45,11 @@ def _sums_with(parts: Container[Tensor], region: Region, kept: Counter[Tensor]) 
     sums: dict[Tensor, list[Tensor]] = {}
     for op in region.operations:
         if is_sum(op) and any(t in parts or t in sums for t in op.inputs):
-            terms = [sums.pop(t) if t in sums and has_one_user(t, kept) else [t] for t in op.inputs]
+            inner = {t for t in op.inputs if t in sums and t.op.device == op.device and has_one_user(t, kept)}
+            terms = [sums[t] if t in inner else [t] for t in op.inputs]
             sums[op.outputs[0]] = [each for found in terms for each in found]
+            for t in inner:
+                del sums[t]
     return sums
 
 
@@ -66,9 +69,13 @@ def _emit_sum(op: Operation, terms: Sequence[Tensor], parts: Container[Tensor]) 
     added = [t for t in terms if t in parts and t.op.device == op.device]
     joined = set(added)
     others = [t for t in terms if t not in joined] or [added.pop(0)]
-    total = others[0] if len(others) == 1 else builder.tensor("AddN", *others)
+    total = others[0]
+    for other in others[1:]:
+        total = builder.tensor("Add", total, other)  # not AddN: the terms of inner sums may broadcast
     for part in added:
         rule = part.op.rule(AddsPart)
         assert rule is not None
-        total = builder.tensor(rule.type, total, *part.op.inputs, **part.op.attrs)
+        # The sum may know more of its shape than its terms do.
+        known = op.outputs[0].shape if part is added[-1] else None
+        total = builder.emit(rule.type, total, *part.op.inputs, known_shape=known, **part.op.attrs).outputs[0]
     return total

@@ -166,6 +166,17 @@ def test_terms_that_broadcast_are_added_as_before():
         np.testing.assert_array_equal(found[0], [[2, 2, 2], [1, 1, 1]])
 
 
+def test_inner_sums_that_broadcast_are_added_as_before():
+    x, row = tg.placeholder("float32", [None, None]), tg.placeholder("float32", [None, None])
+    more = tg.placeholder("float32", [None, None, None])
+    [g] = tg.gradients(x[0], [x])
+    feeds = {x: np.ones((2, 3), "float32"), row: np.full((1, 3), 2.0, "float32"), more: np.ones((4, 1, 3), "float32")}
+    for settings in EXECUTORS.values():
+        for total in ((g + row) + more, more + (row + g)):
+            found = run([total], feeds, settings)
+            np.testing.assert_array_equal(found[0], np.broadcast_to([[4, 4, 4], [3, 3, 3]], (4, 2, 3)))
+
+
 @pytest.mark.parametrize("name", ["machine", "walk"])
 def test_an_iteration_takes_no_room_for_the_whole_array(name):
     """Neither for its gradient, nor for what a row is put into."""
