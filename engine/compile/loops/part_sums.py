@@ -19,8 +19,6 @@ from ...ir.rules.fusing import AddsPart
 from ...ir.substitute import count_noninput_uses, has_one_user, substitute
 from ...ir.tensor import Tensor
 
-SMALL = 64  # elements: sums of fewer are left as they are, for elementwise code in one piece
-
 
 def add_parts(program: Program, has_own_kernel: HasOwnKernel = has_no_own_kernel) -> Program:
     """Return the program with parts added to sums in place; `program` is used up.
@@ -54,8 +52,8 @@ def _sums_with(parts: Container[Tensor], region: Region, kept: Counter[Tensor]) 
 
 
 def _is_part(term: Tensor, kept: Counter[Tensor]) -> bool:
-    """Return True for a large array with a part that a single operation needs."""
-    return (term.shape.num_elements or SMALL) >= SMALL and not term.op.control_inputs and has_one_user(term, kept)
+    """Return True for an array with a part that a single operation needs; of any size, on which no bits must depend."""
+    return not term.op.control_inputs and has_one_user(term, kept)
 
 
 def is_sum(op: Operation) -> bool:

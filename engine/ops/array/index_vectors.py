@@ -173,7 +173,7 @@ define(
 def _add_to_rows(xp: Any, total: Any, indices: Any, updates: Any, shape: Any) -> Any:
     """Add rows one after the other to a tensor; to a broadcast tensor all at once."""
     sizes, depth = as_sizes(shape), indices.shape[-1]
-    if total.shape != sizes:
+    if total.shape != sizes or not sizes:
         return total + _scatter_nd(xp, indices, updates, shape)
     rows = flat_rows(xp, indices, sizes[:depth], "scatter_nd").reshape(-1)
     width = math.prod(sizes[depth:])

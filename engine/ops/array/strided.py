@@ -203,7 +203,7 @@ define(
 
 
 def _add_to_slice(xp: Any, total: Any, shape: Any, dy: Any, *bounds: Any, spec: tuple[Any, ...]) -> Any:
-    if total.shape != as_sizes(shape):
+    if total.shape != as_sizes(shape) or not total.ndim:
         return total + _strided_scatter(xp, shape, dy, *bounds, spec=spec)
     result = total.copy()
     result[_slice_key(spec, bounds)] += dy
