@@ -140,7 +140,10 @@ def as_leaves(elems: Any, function: str) -> Any:
 
 
 def common_length(tensors: list[Tensor], function: str) -> int | Tensor:
-    """Return the number of elements, checked during construction if known, else in the step."""
+    """Return the number of elements of `tensors`, checked during construction if known, else in the step.
+
+    Errors name the `function` that goes through them.
+    """
     if not tensors:
         raise GraphError(
             f"{function} was given nothing to go through",
