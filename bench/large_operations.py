@@ -51,12 +51,6 @@ def bfloats(n: int) -> np.ndarray:
 
 # Also other ways through the same operations: other dtypes, strides, axes.
 CALLS: dict[str, Build] = {
-    "AddToRows": lambda n: call(
-        "AddToRows", rows(n), numbers(n // ROW, 1, below=n // ROW), rows(n), sizes(n // ROW, ROW)
-    ),
-    "AddToSlice": lambda n: call(
-        "AddToSlice", rows(n), sizes(n // ROW, ROW), rows(n), [], spec=(slice(None), slice(None, None, -1))
-    ),
     "Abs": lambda n: call("Abs", floats(n)),
     "Add: bfloat16": lambda n: call("Add", bfloats(n), bfloats(n)),
     "Add: int64": lambda n: call("Add", numbers(n, dtype=np.int64), numbers(n, dtype=np.int64)),
@@ -66,6 +60,12 @@ CALLS: dict[str, Build] = {
         "AddAlongAxis", rows(n), numbers(n // ROW, ROW, below=ROW), sizes(n // ROW, ROW), axis=1
     ),
     "AddN": lambda n: call("AddN", [floats(n), floats(n), floats(n)]),
+    "AddToRows": lambda n: call(
+        "AddToRows", rows(n), numbers(n // ROW, 1, below=n // ROW), rows(n), sizes(n // ROW, ROW)
+    ),
+    "AddToSlice": lambda n: call(
+        "AddToSlice", rows(n), sizes(n // ROW, ROW), rows(n), [], spec=(slice(None), slice(None, None, -1))
+    ),
     "All": lambda n: call("All", flags(n), axis=None),
     "Any": lambda n: call("Any", ~flags(n // ROW, ROW), axis=(0,)),
     "ArgMax": lambda n: call("ArgMax", rows(n), axis=1),

@@ -39,7 +39,7 @@ def pytest_configure(config):
         config.option.dist = "worksteal"  # of pytest-xdist: who has nothing left takes from the others
     switch_off(os.environ.get("TAGLOOM_OFF", ""))
     config.addinivalue_line("markers", "rule(n, ...): the test checks these numbered rules of the semantics")
-    config.addinivalue_line("markers", "sampled(every=n, thorough=1): a tier runs every n-th case of the function")
+    config.addinivalue_line("markers", "sampled(every=n): the default tier runs every n-th case of the function")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where has_gpu() finds none")
 
 

@@ -29,7 +29,7 @@ def look_at(generator, monkeypatch, *types):
 
 
 def test_page_is_what_would_be_generated(generator, monkeypatch):
-    """In the default tier but for how native programs compute operations, which takes a loop of each."""
+    """The default tier leaves out how native programs compute operations, since it would run a loop for each."""
     found = generator.PAGE.read_text()
     if not is_thorough():
         monkeypatch.setattr(generator, "way", lambda definition: "native")

@@ -53,7 +53,7 @@ def computing_users(tensor: Tensor, kept: Container[Tensor | None]) -> Iterator[
 
 
 def has_one_user(tensor: Tensor, kept: Container[Tensor | None]) -> bool:
-    """Return True if one operation uses a tensor, besides those that run for watches alone, and nothing else does."""
+    """Return True if a single operation needs a tensor: operations that run for watches alone do not count."""
     return tensor not in kept and len(list(islice(computing_users(tensor, kept), 2))) == 1
 
 

@@ -15,8 +15,8 @@ from tagloom.kernels.core.cost cimport decline, do_or_leave, place_of
 from tagloom.kernels.core.table cimport Compute, Native, Node, Table, Work, input_type, output_type
 from tagloom.kernels.core.values cimport SCALAR, Counters, Value, hold
 from tagloom.kernels.cpu.arrays cimport (
-    MOST_DIMS, ArrayObject, Operand, PyArray_CompareLists, PyArray_DATA, PyArray_DIMS, PyArray_NDIM, are_copyable, are_sizes,
-    integer_at, is_unshared, new_result, open_plain, plain_in, product, read_sizes,
+    MOST_DIMS, ArrayObject, Operand, PyArray_CompareLists, PyArray_DATA, PyArray_DIMS, PyArray_NDIM, are_copyable,
+    are_sizes, integer_at, is_unshared, new_result, open_plain, plain_in, product, read_sizes,
 )
 from tagloom.kernels.cpu.registry cimport register
 from tagloom.kernels.cpu.seen cimport Seen

@@ -145,8 +145,8 @@ cdef inline size_t _element(const Step* step, int k) noexcept:
 cdef int _see_work(Run run, int i, Sights* sights) except -1:
     """Note the accesses of a work.
 
-    Products, fused operations, concatenations, reductions and updates of parts describe their accesses. For another work every array
-    among its inputs and outputs was noted in `run.opaque` at recording, and has to stay in its place.
+    Products, fused operations, concatenations, reductions and updates of parts describe their accesses. For another
+    work every array among its inputs and outputs was noted in `run.opaque` at recording, and has to stay in its place.
     """
     cdef Seen seen[MOST_SEEN]
     cdef Compute compute = run.steps[i].compute

@@ -362,7 +362,7 @@ def _ufunc(definition):
 
 
 def _index_vectors(rng, sizes):
-    """Draw index vectors into leading dimensions, rarely one that is out of range, and the dimensions around them."""
+    """Return index vectors into leading dimensions, rarely one of them out of range, and their number by dimension."""
     depth, outer = int(rng.integers(0, len(sizes) + 1)), shape_of(rng)[:2]
     indices = np.zeros((*outer, depth), _pick(rng, ("int32", "int64")))
     for d in range(depth):

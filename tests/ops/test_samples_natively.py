@@ -47,5 +47,5 @@ def test_what_is_native(straight):
 def test_machine_code_gives_what_is_expected():
     pytest.importorskip("llvmlite")
     chosen = [(definition, sample) for definition, sample in CHOSEN if definition.type not in NEITHER]
-    chosen = chosen[:: choose(thorough=3, default=16)]
+    chosen = chosen[:: choose(thorough=1, default=16)]
     check_values(chosen, asyncio.run(run_all(chosen, ON)))

@@ -1,6 +1,6 @@
 """How many programs a test draws: the same few each time, or others, as many as ``TAGLOOM_PROGRAMS`` says.
 
-The default tier draws one in 24 of those that ``pytest --thorough`` draws: the first ones.
+The default tier draws the first twenty-fourth of the programs of ``pytest --thorough``.
 """
 
 import math

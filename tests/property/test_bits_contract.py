@@ -27,7 +27,7 @@ def built():
 
 
 @pytest.mark.rule(104)
-@pytest.mark.sampled(every=60, thorough=5)
+@pytest.mark.sampled(every=60)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_bits_of_programs(built, name, way):
@@ -40,8 +40,8 @@ def ways(names, count):
     return st.lists(st.sampled_from(list(names)), min_size=count, max_size=count, unique=True)
 
 
-@batches(16)
-@batch_settings(16)
+@batches(48)
+@batch_settings(48)
 @given(st.integers(0, 2**32), st.sampled_from([(2, 3), (9, 8), (1, 24), (4, 16)]), ways(WAYS, 4))
 def test_bits_of_random_cells(batch, seed, size, names):
     """Whichever of the products a loop could lift, split or merge."""
@@ -57,8 +57,8 @@ def test_bits_of_random_cells(batch, seed, size, names):
         check(make, names)
 
 
-@batches(32)
-@batch_settings(32)
+@batches(48)
+@batch_settings(48)
 @given(smooth_programs(), ways(WAYS, 4))
 def test_bits_of_random_programs(batch, program, names):
     note(f"{show(program)}\n{program!r}")

@@ -58,8 +58,8 @@ async def run(built, fetches, feeds, initial, settings):
 
 
 @pytest.mark.rule(4, 7, 57)
-@batches(72)
-@batch_settings(72)
+@batches(150)
+@batch_settings(150)
 @given(program=mixed_programs(), number=st.integers(0, 12), alive=st.booleans())
 def test_passes_change_nothing_about_what_is_dead(batch, program, number, alive):
     note(f"{show(program)}\n{program!r}")

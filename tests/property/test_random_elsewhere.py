@@ -21,15 +21,15 @@ from tests.strict_array_library.device import StrictDevice
 from tests.support.settings import ON
 
 
-@batches(48)
-@batch_settings(48)
+@batches(150)
+@batch_settings(150)
 @given(program=mixed_programs(), **PLACES)
 def test_random_programs(batch, program, layout, seed, window):
     check_program(program, window, len(layout), seed, lambda *run: run_on(*run, layout, seed))
 
 
-@batches(24)
-@batch_settings(24)
+@batches(50)
+@batch_settings(50)
 @given(program=smooth_programs(), **PLACES)
 def test_random_gradients(batch, program, layout, seed, window):
     check_gradients(program, window, len(layout), seed, lambda *run: run_on(*run, layout, seed))

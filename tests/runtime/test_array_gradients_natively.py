@@ -49,7 +49,7 @@ async def test_bits_are_those_of_the_step_machine(graph, name):
         assert_same_bits(found, wanted)
 
 
-@pytest.mark.sampled(every=13, thorough=3)
+@pytest.mark.sampled(every=13)
 @pytest.mark.parametrize("parallel_iterations", [1, 32])
 @pytest.mark.parametrize("options", [{}, {"memory_limit": "4MiB"}, {"devices": ["/cpu:0", "/cpu:1"]}], ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -56,7 +56,7 @@ async def check_bits(program, run):
         yield loops
 
 
-@pytest.mark.sampled(every=11, thorough=3)
+@pytest.mark.sampled(every=11)
 @pytest.mark.parametrize("run", [run_fed, run_pipeline], ids=["fed", "pipeline"])
 @pytest.mark.parametrize("name", NATIVE)
 async def test_gradients_of_unknown_batches_are_native(name, run):

@@ -2,8 +2,7 @@
 
 The default tier runs every test function. The cases of a family repeat the same check with other programs or numbers:
 it runs every eighth of them, at least one, or every n-th if the family is marked ``@pytest.mark.sampled(every=n)``. It
-draws one in 24 of the random programs, and checks graphs after each pass in every eighth test. A family of many
-programs in many ways may have a share in the thorough tier as well: ``sampled(every=n, thorough=m)``.
+draws one in 24 of the random programs, and checks graphs after each pass in every eighth test.
 CONTRIBUTING.md says what each tier proves.
 """
 
@@ -40,7 +39,7 @@ def choose_tier(config: pytest.Config) -> None:
 def deselect_repetitions(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Remove all but every n-th case of sampled families, unless cases were asked for by name."""
     asked_for = config.option.keyword or any("::" in argument for argument in config.args)
-    if asked_for and not config.option.sampled:
+    if is_thorough() or (asked_for and not config.option.sampled):
         return
     kept, left, seen = [], [], Counter[str]()
     sizes = Counter(_family(item) for item in items)
@@ -56,10 +55,8 @@ def deselect_repetitions(config: pytest.Config, items: list[pytest.Item]) -> Non
 
 
 def _every(item: pytest.Item, size: int) -> int:
-    """Return how many cases of its family an item stands for."""
+    """Return how many cases of its family an item stands for in the default tier."""
     mark = item.get_closest_marker("sampled")
-    if is_thorough():
-        return min(mark.kwargs.get("thorough", 1) if mark else 1, size)
     if mark is None and item.nodeid.startswith(WHOLE):
         return 1
     return min(mark.kwargs["every"] if mark else EVERY, size)

@@ -1,4 +1,4 @@
-"""Add slices to sums in place, without zeros around them.
+"""Add slices and rows to sums in place, without zeros around them.
 
 The gradient of ``x[i]`` for the whole `x` is zero except for a slice. In a sum, as over the iterations of a loop, the
 slice alone is added to the other terms, so an iteration takes time by the size of the slice. Adding 0 to the other

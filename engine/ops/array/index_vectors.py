@@ -183,7 +183,7 @@ def _add_to_rows(xp: Any, total: Any, indices: Any, updates: Any, shape: Any) ->
     return table.reshape(sizes)
 
 
-# A tensor and a ScatterNd added up: the `accumulate` pass makes it of both.
+# A tensor and a ScatterNd added up: the `add_parts` pass makes it of both.
 define(
     "AddToRows",
     "total: T, indices: I, updates: T, shape: host J -> sum: T",

@@ -210,7 +210,7 @@ def _add_to_slice(xp: Any, total: Any, shape: Any, dy: Any, *bounds: Any, spec: 
     return result
 
 
-# A tensor and a StridedSliceGrad added up: the `accumulate` pass makes it of both.
+# A tensor and a StridedSliceGrad added up: the `add_parts` pass makes it of both.
 define(
     "AddToSlice",
     "total: T, shape: host I, dy: T, bounds: host *any -> sum: T",

@@ -126,7 +126,7 @@ def run(fetches, feeds, settings, **options):
         return [session.run(fetches, feeds) for _ in range(2)][-1]
 
 
-@pytest.mark.sampled(every=12, thorough=2)
+@pytest.mark.sampled(every=12)
 @pytest.mark.parametrize("shape", [(ROWS, COLUMNS), (None, None)], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -225,7 +225,7 @@ def test_a_slice_that_does_not_fit_is_an_error_of_its_iteration(graph):
             values = np.ones((ROWS, COLUMNS), "float32")
             with pytest.raises(tg.OpError, match="indices have to be in") as caught:
                 await session.run(y, {x: values, n: ROWS + 1})
-            assert "iteration" in str(caught.value) or f"/{ROWS}" in str(caught.value)
+            assert f"/{ROWS}" in str(caught.value)  # the instance's iteration
             np.testing.assert_array_equal(await session.run(y, {x: values, n: ROWS}), values)
 
     asyncio.run(check())
